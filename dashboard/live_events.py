@@ -73,8 +73,9 @@ def of_job(status: Status | None, what: str, *, name: str = "", more: str = "") 
     return _shown(status, share, f"{name}: {text}{more}" if name else f"{text}{more}")
 
 
-def of_other_process(text: str) -> Event:
+def of_other_process(doing: str) -> Event:
     """Return the event of a job that another process runs, of which only the end will be known."""
+    text = f"{doing}; shown here when it is done."
     return {"ended": False, "state": "measuring", "share": 0.0, "text": text}
 
 

@@ -705,6 +705,12 @@ def notify(text: str) -> None:
     st.session_state[NOTICE] = text
 
 
+def notify_added(record: ModelRecord, new: bool) -> None:
+    """Say that a model was added, or that the library has its content already."""
+    known = f"Already in the library as {record.name}: same content, by SHA-256. Nothing was added."
+    notify(f"Added {record.name}." if new else known)
+
+
 def show_notice() -> None:
     """Show the text of `notify`, if any."""
     if text := st.session_state.pop(NOTICE, None):

@@ -26,7 +26,14 @@ from core.cli import grid
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import exit_code, note, print_error, print_json
 from core.cli.signals import Interrupted, loading, signals
-from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
+from core.wire.errors import (
+    Cancelled,
+    SpecError,
+    TunerError,
+    WorkerError,
+    record_from_error,
+    unexpected_words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +254,12 @@ def _unexpected(error: Exception) -> TunerError:
         )
     from core.store import home
 
-    said = " ".join(str(error).split())[:300]
-    words = f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
     hint = "Report this with the command that you ran."
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = home() / "last-error.txt"
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
         hint = f"Report this with the file `{path}`."
-    return WorkerError(words, hint=hint)
+    return WorkerError(unexpected_words(error), hint=hint)
 
 
 def _program() -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Given, config_from, share, spec_data, whole_number, with_settings
+from core.cli.options import Again, Given, config_from, numbers, share, spec_data, whole_number, with_settings
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -129,9 +129,7 @@ def accuracy(
             metavar="FILE|TRIAL|preset:NAME",
         ),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure again, even if a result is stored.")
-    ] = False,
+    again: Again = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -165,9 +163,9 @@ def accuracy(
         "resize": None if resize is None else whole_number("--resize", resize),
         "crop": None if crop is None else whole_number("--crop", crop),
         "channels": channels,
-        "scale": None if scale is None else _numbers("--scale", scale)[0],
-        "mean": None if mean is None else _numbers("--mean", mean),
-        "std": None if std is None else _numbers("--std", std),
+        "scale": None if scale is None else numbers("--scale", scale)[0],
+        "mean": None if mean is None else numbers("--mean", mean),
+        "std": None if std is None else numbers("--std", std),
     }
     loss = DELTA if delta is None else share("--delta", delta)
     named: list[str | None] = [*models] if models else [None]
@@ -189,16 +187,6 @@ def accuracy(
     for error in errors:
         print_error(error["message"], error["hint"])
     raise typer.Exit(_exit_code(compared, errors, positive=positive is not None))
-
-
-def _numbers(flag: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise SpecError(
-            f"`{flag}` takes numbers with commas between them, but got `{text[:40]}`.",
-            hint=f"Write for example `{flag} 0.5,0.5,0.5`.",
-        ) from None
 
 
 def _specs(

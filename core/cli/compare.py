@@ -292,16 +292,16 @@ def _verdict_code(comparison: Comparison, found: Limit | None) -> int:
     if found is None:
         return EXIT_UNDECIDED if has_undecided(comparison) else 0
     names = {one.trial: one.label for one in comparison.contestants}
-    if found.broken:
-        who = ", ".join(f"`{names[trial]}`" for trial in found.broken)
-        print_error(f"{who}: more than {100 * found.limit:g} % slower than the baseline.", "")
-        return EXIT_FAILED
-    if found.open:
-        who = ", ".join(f"`{names[trial]}`" for trial in found.open)
-        hint = "Use more --effort, or a larger --budget."
-        print_error(f"{who}: may be more than {100 * found.limit:g} % slower than the baseline.", hint)
-        return EXIT_UNDECIDED
-    return 0
+    trials, may_be, hint, code = (
+        (found.broken, "", "", EXIT_FAILED)
+        if found.broken
+        else (found.open, "may be ", "Use more --effort, or a larger --budget.", EXIT_UNDECIDED)
+    )
+    if not trials:
+        return 0
+    who = ", ".join(f"`{names[trial]}`" for trial in trials)
+    print_error(f"{who}: {may_be}more than {100 * found.limit:g} % slower than the baseline.", hint)
+    return code
 
 
 def check_slower_limit(comparison: Comparison, limit: float) -> Limit:

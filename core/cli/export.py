@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from core.cli.models import source_kind
-from core.cli.output import Json, check_output_path, print_json, unwritable
+from core.cli.output import Json, check_output_path, print_json
 from core.cli.sheets import print_parts
 from core.store import Store
 from core.wire.catalog import TORCHVISION_CLASSIFIERS
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, unwritable
 from core.wire.files import written_whole
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import CONFIG, Given, config_from, spec_data, with_settings
+from core.cli.options import CONFIG, Given, Model, config_from, spec_data, with_settings
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -32,13 +32,7 @@ from core.wire.profile import Profile, profile_from_dict
 
 @with_settings
 def graph(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Path, library name, sample name or hash of a model; not needed if --config names one.",
-            metavar="MODEL",
-        ),
-    ] = None,
+    model: Model = None,
     *,
     config: Annotated[
         str | None,

@@ -27,6 +27,7 @@ from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import (
     CONFIG,
     Given,
+    Model,
     WaitQuiet,
     config_from,
     preset_config,
@@ -47,7 +48,6 @@ from core.cli.output import (
     print_error,
     print_json,
     print_lines,
-    unwritable,
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
@@ -84,17 +84,9 @@ from core.spec import spec_from_dict
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, unwritable
 from core.wire.profile import profile_from_dict
 
-Model = Annotated[
-    str | None,
-    typer.Argument(
-        help="Path, library name, sample name or hash of a model; not needed if --config names one.",
-        metavar="MODEL",
-        show_default=False,
-    ),
-]
 Config = Annotated[
     str | None,
     typer.Option(

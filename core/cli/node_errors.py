@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Given, operators_of, with_input_options, workload_of
+from core.cli.options import Again, Given, operators_of, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
@@ -36,9 +36,7 @@ def node_errors(
             help="Size of a free dimension of the inputs. Repeatable.", metavar="NAME=N", show_default=False
         ),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure again, even if a result is stored.")
-    ] = False,
+    again: Again = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,

@@ -233,10 +233,18 @@ def _setting_name(parameter: str) -> str:
 # --- waiting for an idle machine -------------------------------------------------------------------------
 
 
+Model = Annotated[
+    str | None,
+    typer.Argument(
+        help="Path, library name, sample name or hash of a model; not needed if --config names one.",
+        metavar="MODEL",
+        show_default=False,
+    ),
+]
 ModelHere = Annotated[
     str, typer.Argument(help="Path, library name, sample name or hash of a model.", metavar="MODEL")
 ]
-
+Again = Annotated[bool, typer.Option("--again", help="Measure again, even if a result is stored.")]
 WaitQuiet = Annotated[
     str | None,
     typer.Option(
@@ -458,7 +466,7 @@ def _typed(setting: TrialSetting, value: Any) -> Any:
     if setting.kind == "int":
         return whole_number(setting.flag, value)
     if setting.name in ("image_mean", "image_std"):
-        return [_number(setting.flag, part) for part in value.split(",")]
+        return numbers(setting.flag, value)
     return value
 
 
@@ -517,9 +525,10 @@ def share(flag: str, text: str) -> float:
     return value
 
 
-def _number(flag: str, text: str) -> float:
+def numbers(flag: str, text: str) -> list[float]:
+    """Read numbers with commas between them; raises `SpecError`."""
     try:
-        return float(text)
+        return [float(part) for part in text.split(",")]
     except ValueError:
         raise SpecError(
             f"`{flag}` takes numbers with commas between them, but got `{text[:40]}`.",

@@ -16,7 +16,7 @@ import typer
 from core import FORMAT_VERSION
 from core.cli import grid
 from core.cli.help_groups import OUTPUT
-from core.wire.errors import ErrorRecord, SpecError
+from core.wire.errors import ErrorRecord, SpecError, unwritable
 from core.wire.plain_data import plain
 from core.wire.units import visible
 
@@ -118,11 +118,3 @@ def check_output_path(path: Path) -> None:
         pass
     except OSError as error:
         raise unwritable(path, error) from None
-
-
-def unwritable(path: Path, error: OSError) -> SpecError:
-    """Return the error for an output file that cannot be written."""
-    return SpecError(
-        f"`{path}` cannot be written: {error.strerror or error}.",
-        hint="Choose a file in a folder you may write.",
-    )

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from core.cli.output import Json, check_output_path, print_json, unwritable
+from core.cli.output import Json, check_output_path, print_json
 from core.run.job_log import clean_up
 from core.show.report import Price, Report
 from core.show.report.compose import compose
@@ -24,7 +24,7 @@ from core.show.report.markdown import markdown
 from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
-from core.wire.errors import SpecError, WorkerError
+from core.wire.errors import WRITABLE_HINT, SpecError, WorkerError, unwritable
 from core.wire.files import ROOT
 
 LIMIT_S = 300.0  # time limit of writing an HTML file
@@ -150,7 +150,7 @@ def _html(refs: list[str], output: Path, price: Price | None) -> None:
             f"The report was not written within {LIMIT_S:g} s.", hint="Try --format md."
         ) from None
     if done.returncode == 2:
-        raise SpecError(done.stderr.strip()[-500:], hint="Choose a file in a folder you may write.")
+        raise SpecError(done.stderr.strip()[-500:], hint=WRITABLE_HINT)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise WorkerError(f"The report could not be written: {last[:300]}", hint="Try --format md.")

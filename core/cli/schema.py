@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from core.cli.output import print_data, print_lines, unwritable
+from core.cli.output import print_data, print_lines
 from core.show.output_types import DOCUMENTS
 from core.show.schema import schema as json_schema
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, unwritable
 from core.wire.files import written_whole
 from core.wire.units import visible
 

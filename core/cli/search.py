@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from core.cli import COMMANDS
 from core.cli.comparing import with_sizes
 from core.cli.help_groups import Group
 from core.cli.options import (
@@ -34,7 +35,6 @@ from core.cli.output import (
     print_error,
     print_json,
     print_lines,
-    unwritable,
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
@@ -62,7 +62,7 @@ from core.spec.question import (
 )
 from core.spec.space import unvaried_words
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, unwritable
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 
@@ -377,7 +377,7 @@ studies = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=False,
-    help="List, show, export and delete searches; `search --resume` continues one.",
+    help=COMMANDS["searches"].help,
 )
 
 Study = Annotated[str, typer.Argument(help="Search ID, or its first characters.", metavar="SEARCH")]

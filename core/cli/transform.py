@@ -17,7 +17,7 @@ import typer
 
 from core.cli.help_groups import Grouped
 from core.cli.options import Given, ModelHere, operators_of, share, with_input_options, workload_of
-from core.cli.output import Json, Quiet, Wide, check_output_path, print_json, unwritable
+from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
 from core.process.job_worker import Run, refuse_worker
@@ -28,7 +28,7 @@ from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
-from core.wire.errors import ModelError, SpecError, WorkerError
+from core.wire.errors import ModelError, SpecError, WorkerError, unwritable
 from core.wire.files import expand_home
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli import COMMANDS
 from core.cli.help_groups import Group
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.sheets import print_parts
@@ -21,7 +22,7 @@ app = typer.Typer(
     cls=Group,
     add_completion=False,
     rich_markup_mode=None,
-    help="List, rename and delete variants; `transform` creates them.",
+    help=COMMANDS["variants"].help,
 )
 
 Name = Annotated[

@@ -53,6 +53,8 @@ class Axis:
 
 # --- reading --------------------------------------------------------------------------------------------
 
+_NUMBERS_HINT = "Write whole numbers with commas, such as 1,2,4,8."
+
 
 def row_of(name: str) -> TrialSetting | None:
     """Return the setting of that name; None: it is a dimension, or MODEL."""
@@ -74,12 +76,12 @@ def parse_values(text: str, *, name: str) -> tuple[Value | None, ...]:
     if name == MODEL:
         return axis(name, parts).values
     if not parts:
-        raise SpecError(f"No values for `{name}`.", hint="Write whole numbers with commas, such as 1,2,4,8.")
+        raise SpecError(f"No values for `{name}`.", hint=_NUMBERS_HINT)
     for part in parts:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", part):
             raise SpecError(
                 f"`{name}` takes whole numbers, but got `{part[:40]}`.",
-                hint="Write whole numbers with commas, such as 1,2,4,8.",
+                hint=_NUMBERS_HINT,
             )
     return axis(name, [int(part) for part in parts]).values
 

@@ -23,7 +23,7 @@ from core.evidence.verdict import is_rejected
 from core.evidence.verification import Change, Speedup, change
 from core.spec import spec_from_dict
 from core.store import ModelRecord
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, unwritable
 from core.wire.files import open_regular, written_whole
 from core.wire.provenance import differing_facts, fingerprint, is_software
 
@@ -109,10 +109,7 @@ def record_baseline(path: Path, trial: Trial, record: ModelRecord, machine: wire
         with written_whole(path) as part:
             part.write_text(json.dumps(file, indent=1), encoding="utf-8")
     except OSError as error:
-        raise SpecError(
-            f"`{path}` cannot be written: {error.strerror or error}.",
-            hint="Free disk space, or choose a file in a writable folder.",
-        ) from None
+        raise unwritable(path, error) from None
 
 
 def read(path: Path) -> RecordedBaseline:

@@ -40,7 +40,7 @@ from core.spec.effort import STAGES, Effort, effort
 from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
-from core.wire.output_check import Pairs, random_operators
+from core.wire.output_check import Pairs, not_compared_words, random_operators
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # noise of this machine
@@ -181,7 +181,7 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
         raise
     except TunerError as error:
         lost = Origin(sha256=sha256, name=name, precision=precision_of_model(record), reference=None)
-        return lost, [f"The outputs were not compared: {error.message}"]
+        return lost, [not_compared_words(error.message)]
     cpus = resolved.spec.protocol.cpus
     libraries = prepared.session.get("custom_op_libraries", [])
     plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus, libraries=libraries)

@@ -25,6 +25,7 @@ from core.wire.output_check import (
     Pairs,
     check_outputs,
     loosest_precision,
+    not_compared_words,
     output_difference_words,
 )
 
@@ -92,7 +93,7 @@ def _outputs_of(
     for index, other in enumerate(others):
         reason, plan = _plan_on_inputs_of(other, against)
         if plan is None:
-            record.ran[index].not_compared = f"The outputs were not compared: {reason}"
+            record.ran[index].not_compared = not_compared_words(reason)
             continue
         label = f"the outputs of {other.name}"
         entries[index] = Entry(label=label, plan=plan, reference=against.reference)
@@ -117,7 +118,7 @@ def _keep_outputs(workers: Workers, entry: Entry, ran: ProcessResult, path: Path
     except Cancelled:
         raise
     except TunerError as error:
-        ran.not_compared = f"The outputs were not compared: {error.message}"
+        ran.not_compared = not_compared_words(error.message)
         return False
     try:
         return keep_outputs(worker, ran, path, timeout_s)

@@ -23,7 +23,7 @@ from core.run.preparation import Resolved, prepare_trial, resolve_trial
 from core.spec import ModelRef, TrialSpec
 from core.store import ModelRecord, Store
 from core.wire import engines
-from core.wire.errors import StoreError, TunerError, WorkerError
+from core.wire.errors import HOME_HINT, StoreError, TunerError, WorkerError
 from core.wire.graph import Graphs, graphs_from_json
 
 TIMEOUT_S = 1800.0  # a session of a model of many gigabytes
@@ -120,7 +120,7 @@ def _draw(
     except OSError as error:
         raise StoreError(
             f"The graph cannot be stored in `{path.parent}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
+            hint=HOME_HINT,
         ) from error
     plan: wire.GraphPlan = {"model_path": model_path, "session": session, "output": str(path)}
     return run(wire.GRAPH, plan, timeout_s=timeout_s)

@@ -27,7 +27,7 @@ from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.steps import Step, check_libraries
 from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.wire.files import written_whole
 from core.wire.profile_passes import Passes, passes_from_dict
 
@@ -212,7 +212,7 @@ def _keep(folder: Path, data: Mapping[str, Any]) -> None:
 def _no_room(folder: Path, error: OSError) -> StoreError:
     return StoreError(
         f"The errors of the operators cannot be stored in `{folder}`: {error.strerror or error}.",
-        hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
+        hint=HOME_HINT,
     )
 
 

@@ -265,7 +265,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     batch = resolve_batch(workload, info)
     shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
     source, path = _source(workload.feeds)
-    _check_dims(workload, info)
+    check_dims(workload.dims, info)
     _check_values(workload, info)
     drawn = random_range_inputs(workload)
     _check_texts(workload, info)
@@ -422,12 +422,22 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
     return batch or in_dims or 1
 
 
-def _check_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
-    for name in workload.dims:
-        if name not in info["free_dims"]:
-            free = info["free_dims"]
+def check_dims(dims: Mapping[str, int], info: wire.ModelInfo, name: str = "") -> None:
+    """Refuse a size for a dimension that the model does not have.
+
+    Args:
+        dims: sizes by dimension.
+        info: the model.
+        name: of the model, for the message; empty: "the model".
+
+    Raises:
+        SpecError: there is no such free dimension.
+    """
+    free, model = info["free_dims"], f"`{name}`" if name else "The model"
+    for one in dims:
+        if one not in free:
             raise SpecError(
-                f"The model has no free dimension `{name}`.{nearest(name, free)}",
+                f"{model} has no free dimension `{one}`.{nearest(one, free)}",
                 hint=f"Choose among {', '.join(free)}." if free else "Remove it; all sizes are fixed.",
             )
 

@@ -29,7 +29,7 @@ from core.spec.steps import Step, check_chain
 from core.store import ModelRecord, Store
 from core.store.library import inspect_cached, resolve_model
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
-from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 
 COPY_TIMEOUT_S = 1800.0  # for an fp16 copy of a model of several gigabytes
 
@@ -217,7 +217,7 @@ def _fp16_copy(
     except OSError as error:
         raise StoreError(
             f"The fp16 copy cannot be stored in `{folder}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
+            hint=HOME_HINT,
         ) from error
     return path, list(reply["notes"])
 

@@ -35,7 +35,7 @@ from core.spec import TrialSpec
 from core.store import Store
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
-from core.wire.errors import Cancelled, TunerError, WorkerError
+from core.wire.errors import Cancelled, TunerError, WorkerError, unexpected_words
 
 KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
@@ -238,8 +238,7 @@ class Scheduler:
         except Exception as error:  # a bug must fail one job, not the queue
             _log.exception("%s failed unexpectedly", job.what)
             unexpected = WorkerError(
-                f"ORTune failed unexpectedly: {type(error).__name__}: {error}",
-                hint="Report this with the log of the dashboard.",
+                unexpected_words(error), hint="Report this with the log of the dashboard."
             )
             return self._failed(entry, unexpected)
 

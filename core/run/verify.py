@@ -163,10 +163,14 @@ def _with_effort(held: OpenedConfiguration, request: Request) -> OpenedConfigura
     return replace(held, spec=spec_from_dict(data))
 
 
+def _cancelled() -> Cancelled:
+    return Cancelled("The verification was cancelled.", hint="Start it again.")
+
+
 def _progress(service: Service, stage: str, text: str = "") -> None:
     service.on_progress(Progress(stage=stage, done=0, total=0, text=text))
     if service.cancel.is_set():
-        raise Cancelled("The verification was cancelled.", hint="Start it again.")
+        raise _cancelled()
 
 
 # --- static checks ------------------------------------------------------------------------------------------
@@ -274,7 +278,7 @@ def _run_comparison(
     job = job_types.comparison(asked, model_name=held.name, what=f"verify {held.name}")
     ending = service.perform(job)
     if ending.state == "CANCELLED":
-        raise Cancelled("The verification was cancelled.", hint="Start it again.")
+        raise _cancelled()
     comparison = service.store.comparison(job.id)
     trial = service.store.trial(next(one.trial for one in comparison.contestants if one.label == LABEL))
     found.comparison, found.trial = comparison.id, trial.id

@@ -22,7 +22,6 @@ from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 
 Contrast = Mapping[str, Any]
 
-LONGER = "Measure longer, or on an idle machine."
 WIDE = "the ratios are not known yet"
 
 
@@ -131,7 +130,7 @@ def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
     widths = [math.inf if one is None else float(one) for one in halves]
     reach = f"intervals reach {precision_text(max(widths))}" if precision_is_known(max(widths)) else WIDE
     may = _listed([named[trial] for trial in first], "or")
-    return f"Inconclusive: {reach}. The fastest may be {may}. {LONGER}{rest}"
+    return f"Inconclusive: {reach}. The fastest may be {may}. {MEASURE_BETTER}{rest}"
 
 
 def _nearly(comparison: Comparison) -> str:

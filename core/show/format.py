@@ -15,11 +15,13 @@ from core.evidence.verdict import precision_text as precision_text
 from core.evidence.verdict import ratio_is_known as ratio_is_known
 from core.wire.units import DASH, ci, interval, provider, significant
 
+_UNKNOWN_INTERVAL = "interval unknown: too few runs"
+
 
 def interval_ms(low: float | None, high: float | None) -> str:
     """Return a 95 % interval in milliseconds, with words for an open side."""
     if low is None and high is None:
-        return "interval unknown: too few runs"
+        return _UNKNOWN_INTERVAL
     return interval((low or 0.0) * 1e3, None if high is None else high * 1e3, "ms")
 
 
@@ -58,7 +60,7 @@ def rate(per_second: float | None) -> str:
 def interval_rate(low: float | None, high: float | None) -> str:
     """Return a 95 % interval of samples per second, with words for an open side."""
     if low is None and high is None:
-        return "interval unknown: too few runs"
+        return _UNKNOWN_INTERVAL
     return interval(low, high, "samples/s")
 
 

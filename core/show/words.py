@@ -50,7 +50,7 @@ def counted(number: int | None, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-_SOURCES: Mapping[Source, str] = {
+SOURCE_WORDS: Mapping[Source, str] = {
     "others": "as in the other configuration",
     "sum": "sum",
     "last run": "as in the last run",
@@ -71,8 +71,8 @@ def sizes_words(sizes: Mapping[str, Size]) -> str:
 def source_words(one: Size) -> str:
     """Return where a size is from: "as in the last run", "from the model's metadata (imgsz 640 × 640)"."""
     if one.source == "file":
-        return f"{_SOURCES['file']} ({one.why})"
-    return f"{_SOURCES[one.source]} {one.why}".rstrip()
+        return f"{SOURCE_WORDS['file']} ({one.why})"
+    return f"{SOURCE_WORDS[one.source]} {one.why}".rstrip()
 
 
 STATE_WORDS: Mapping[str, str] = {  # of trials and comparisons

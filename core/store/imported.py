@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from core.store.rows import text
-from core.wire.errors import StoreError
+from core.wire.errors import HOME_HINT, StoreError
 from core.wire.files import written_whole
 
 MARK = "imported"  # shown with every imported number
@@ -80,7 +80,7 @@ class Shelf:
                 content.unlink(missing_ok=True)
             raise StoreError(
                 f"What was imported cannot be kept in `{self.folder}`: {error.strerror or error}.",
-                hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+                hint=HOME_HINT,
             ) from error
         for old in (*same, *self.all()[MOST:]):
             self.delete(old.id)

@@ -23,7 +23,7 @@ from core.process.job_worker import Run, run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
-from core.wire.errors import ModelError, SpecError, StoreError, nearest
+from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, nearest
 from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
@@ -372,7 +372,7 @@ def new_folder(store: Store) -> Iterator[Path]:
     except OSError as error:
         raise StoreError(
             f"The model could not be imported: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            hint=HOME_HINT,
         ) from error
 
 

@@ -77,6 +77,11 @@ def require(name: str, ability: Ability, *, of: str = "", instead: str = "") -> 
         )
 
 
+def require_export(name: str) -> None:
+    """Refuse an engine whose trials can be exported as YAML only."""
+    require(name, "emit", instead=", or write the trial as YAML")
+
+
 def known_engine(name: str) -> str:
     """Return `name`, which must be that of an engine.
 

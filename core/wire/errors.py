@@ -82,7 +82,21 @@ class Cancelled(TunerError):
     """The user stopped the job."""
 
 
+HOME_HINT = "Free disk space, or set ORTUNE_HOME to a writable folder."
+TMPDIR_HINT = "Free disk space, or set TMPDIR to a writable folder."
+WRITABLE_HINT = "Free disk space, or choose a file in a writable folder."
 INTERRUPTED = "was interrupted: the process that ran it ended."  # end of the message of such an error
+
+
+def unwritable(path: object, error: OSError) -> SpecError:
+    """Return the error for an output file that cannot be written."""
+    return SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=WRITABLE_HINT)
+
+
+def unexpected_words(error: Exception) -> str:
+    """Return the message for a bug."""
+    said = " ".join(str(error).split())[:300]
+    return f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
 
 
 class ErrorRecord(TypedDict):

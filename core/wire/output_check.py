@@ -86,6 +86,11 @@ class OutputCheck:
 Pairs = Mapping[tuple[str, str], OutputCheck]  # content hashes of two models -> whether they compute the same
 
 
+def not_compared_words(reason: object) -> str:
+    """Return the sentence for outputs without a check."""
+    return f"The outputs were not compared: {reason}"
+
+
 def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
     """Return the tolerance of `precision`; an unknown precision has that of FP32.
 

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from core.evidence.profile_difference import Difference, Row, RowKind
 from core.show.sheets.differences import label, nodes
 from core.wire import units
-from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import BAR_WIDTH, HOVER_TEXT, MUTED, PALETTE, base_figure, number, plain
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are summed
 ROW_PX = 28
@@ -29,6 +29,7 @@ COLORS = {SAVES: PALETTE[0], COSTS: PALETTE[1], SUM: MUTED}
 BASELINE, CANDIDATE = "baseline", "candidate"
 _LIGHT = "rgba(255,255,255,0.55)"
 _PATTERNS: dict[RowKind, str] = {"inserted": "/", "outside": ".", "unseen": "x", "unmatched": "-"}
+SIDES_TITLE = "Time of both results by part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
             "width": 3,
         },
         hovertext=[_hover(step, unit) for _, step in rows],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVER_TEXT,
     )
 
 
@@ -232,7 +233,7 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
                 )
                 for row, one, count in zip(rows, ms, counts, strict=True)
             ],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="group", bargap=0.25)
     _lay_out(figure, [label(row) for row in rows])

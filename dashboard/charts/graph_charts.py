@@ -21,7 +21,7 @@ from core.evidence.graph_folding import Folding, Item
 from core.run.graph_layout import Layout
 from core.show.format import short
 from core.wire.units import ms, provider, significant
-from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transparent
+from dashboard.charts import HOVER_TEXT, MUTED, PALETTE, TEXT, base_figure, plain, transparent
 
 Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]
 MODES: tuple[Mode, ...] = ("Operator", "Time", "Provider", "Precision", "Error")
@@ -409,7 +409,7 @@ def _points(
         textposition="middle right",
         textfont={"color": TEXT, "size": 12},
         hovertext=[one.hover for one in points],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVER_TEXT,
         marker=marker,
         selected={"marker": {"opacity": 1.0}, "textfont": {"color": MARK}},
         unselected={"marker": {"opacity": 0.5}, "textfont": {"color": TEXT}},

@@ -21,9 +21,11 @@ from core.wire.units import brief, ci, significant
 from dashboard.charts import (
     FONT_PX,
     HEIGHT,
+    HOVER_TEXT,
     MUTED,
     ON_LIGHT,
     PALETTE,
+    PARTIAL,
     TEXT,
     base_figure,
     log_ticks,
@@ -147,7 +149,7 @@ def _hover(point: Measured, standing: SweepRanking, place: str, *, over: bool, i
         *(["its interval contains the limit: undecided"] if is_open else []),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *(["measured earlier"] if point.reused else []),
-        *(["cancelled: partial results"] if point.cut_short else []),
+        *([PARTIAL] if point.cut_short else []),
     ]
     return "<br>".join(map(plain, parts))
 
@@ -402,7 +404,7 @@ def tradeoff(info: Tradeoff) -> go.Figure:
             textfont={"color": TEXT, "size": FONT_PX},
             hovertext=[one.hover for one in spots],
             customdata=[one.point for one in spots],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
             marker={"symbol": look["symbol"], "color": look["color"], "size": 9},
         )
     over = [one for spots in info.groups.values() for one in spots if one.over]

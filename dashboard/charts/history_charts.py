@@ -22,7 +22,17 @@ from core.show.table import Column, Table, tabulate
 from core.show.words import value_text
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.units import brief
-from dashboard.charts import HEIGHT, MUTED, PALETTE, axis, base_figure, number, plain, wide_ticks
+from dashboard.charts import (
+    HEIGHT,
+    MEMORY_TITLE,
+    MUTED,
+    PALETTE,
+    axis,
+    base_figure,
+    number,
+    plain,
+    wide_ticks,
+)
 from dashboard.charts.search_evaluation_charts import SPREAD, add_row, folded, rows_figure
 
 MOST_AXES = 6  # settings of parallel coordinates
@@ -69,9 +79,7 @@ NUMBERS: Mapping[str, Number] = {
     "p99": Number(title="p99 latency (ms)", of=_latency("p99_s")),
     "gain": Number(title="Speed versus its baseline (×)", of=_gain),
     "throughput": Number(title="Throughput (samples/s)", of=_fact("throughput_per_s")),
-    "memory": Number(
-        title="Peak memory added by the session (MiB)", of=_fact("peak_rss_bytes", 1 / (1 << 20))
-    ),
+    "memory": Number(title=MEMORY_TITLE, of=_fact("peak_rss_bytes", 1 / (1 << 20))),
     "cpu": Number(title="CPU time per run (ms)", of=_fact("cpu_s_per_inference", 1e3)),
     "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e3)),
     "batch": Number(title="Batch (samples)", of=_fact("batch_size")),

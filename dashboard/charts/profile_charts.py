@@ -19,6 +19,7 @@ from core.wire.profile import NodeTime, Profile, Span
 from dashboard.charts import (
     FONT_PX,
     HEIGHT,
+    HOVER_TEXT,
     MUTED,
     PAGE,
     PALETTE,
@@ -193,7 +194,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             textposition="auto",
             insidetextfont={"color": text_on(color)},
             hovertext=[_bar_hover(bar) for bar in rows],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
     figure.update_yaxes(
@@ -371,7 +372,7 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
             textangle=0,
             insidetextfont={"color": text_on(color), "size": FONT_PX},
             hovertext=bundle.hover,
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": FONT_PX})
     figure.update_yaxes(
@@ -464,7 +465,7 @@ def treemap(tiles: Sequence[Tile]) -> go.Figure:
         marker={"colors": colors, "line": {"width": 2, "color": PAGE}},
         textfont={"color": [text_on(color) for color in colors], "size": FONT_PX},
         hovertext=[tile.hover for tile in tiles],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVER_TEXT,
         tiling={"pad": 2},
     )
     figure.update_layout(margin={"l": 4, "r": 4, "t": 8 + TOOLBAR_PX, "b": 4})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import plotly.graph_objects as go
 
 from core.wire.profile import Profile
-from dashboard.charts import PALETTE, base_figure, number, plain
+from dashboard.charts import HOVER_TEXT, PALETTE, base_figure, number, plain
 from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, ProviderNames, Timeline, timeline_info
 
 NAMES = ("A", "B")
@@ -78,7 +78,7 @@ def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
                 )
                 for one in shown
             ],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="group", bargap=0.3, legend_traceorder="normal")
     figure.update_yaxes(autorange="reversed", showgrid=False, type="category")

@@ -14,7 +14,17 @@ import plotly.graph_objects as go
 
 from core.evidence.roofline import Peak, Point
 from core.wire.units import brief
-from dashboard.charts import MARKERS, MUTED, PALETTE, base_figure, log_ticks, number, plain, transparent
+from dashboard.charts import (
+    HOVER_TEXT,
+    MARKERS,
+    MUTED,
+    PALETTE,
+    base_figure,
+    log_ticks,
+    number,
+    plain,
+    transparent,
+)
 
 MOST_TYPES = 6
 MOST_POINTS = 2_000
@@ -145,7 +155,7 @@ def roofline(info: Roofline) -> go.Figure:
                 "line": {"width": 1.5, "color": color},
             },
             hovertext=dots.hover,
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     xs, ys = _ends(info)
     figure.update_xaxes(type="log", **_decades(xs))

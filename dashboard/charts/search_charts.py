@@ -23,6 +23,7 @@ from core.spec.targets import METRICS
 from core.wire.units import ci
 from dashboard.charts import (
     HEIGHT,
+    MEMORY_TITLE,
     MUTED,
     PAGE,
     PALETTE,
@@ -45,9 +46,12 @@ STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
     "heat": ("elimination round", "square"),
     "confirm": ("confirmation", "star"),
 }
+SPEEDUP_TITLE = "Improvement over ONNX Runtime's default"
+SPEEDUPS_ALT = f"{SPEEDUP_TITLE} in all metrics, with 95 % intervals"
+COURSE_ALT = "The best known improvement at each moment of the search"
 # metric of the horizontal axis -> its title, and its unit in SI units
 COSTS: Mapping[str, tuple[str, float]] = {
-    "peak_rss": ("Peak memory added by the session (MiB)", MIB),
+    "peak_rss": (MEMORY_TITLE, MIB),
     "cpu_s": ("CPU time per sample (ms)", 1e-3),
     "model_size": ("Model size (MiB)", MIB),
     "latency_p50": ("p50 latency (ms)", 1e-3),
@@ -360,6 +364,11 @@ def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
     return low / room, high * room
 
 
+def front_alt(info: Front) -> str:
+    """Describe the plot of the Pareto front."""
+    return f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front"
+
+
 def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     """Draw speed-up over cost: the Pareto front with intervals, all others behind it, the winner as a star.
 
@@ -367,9 +376,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
         info: data of the plot.
         height: in pixels.
     """
-    figure = base_figure(
-        x_title=info.x_title, y_title="Improvement over ONNX Runtime's default", height=height
-    )
+    figure = base_figure(x_title=info.x_title, y_title=SPEEDUP_TITLE, height=height)
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
         (info.others, "evaluated", MUTED, "circle-open", 7),

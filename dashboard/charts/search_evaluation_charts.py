@@ -93,6 +93,11 @@ def _dimension(name: str, tried: Sequence[Evaluation]) -> Dimension:
     )
 
 
+def parallel_alt(info: Parallel) -> str:
+    """Describe the plot of all configurations by setting."""
+    return f"{len(info.gains)} configurations as lines through their settings to their improvement"
+
+
 def parallel(info: Parallel) -> go.Figure:
     """Draw one line for each configuration down through its settings to its speed-up.
 

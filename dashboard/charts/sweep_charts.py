@@ -21,6 +21,7 @@ from core.wire.units import brief, interval, provider
 from dashboard.charts import (
     MUTED,
     PALETTE,
+    PARTIAL,
     base_figure,
     log_ticks,
     number,
@@ -269,7 +270,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         f"{point.runs} runs of {point.rows} samples" + (", measured earlier" if point.reused else ""),
         _provider(point),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
-        *(["cancelled: partial results"] if point.cut_short else []),
+        *([PARTIAL] if point.cut_short else []),
         *([f"⚠ {OUTPUTS_DIFFER}"] if point.breach else []),
     ]
     return "<br>".join(plain(part) for part in parts)

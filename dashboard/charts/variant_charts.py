@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.node_savings import Choice, Savings, Unit
-from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import BAR_WIDTH, HOVER_TEXT, MUTED, PALETTE, base_figure, number, plain
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
@@ -91,7 +91,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
                 },
             },
             hovertext=[one.hover for _, one in rows],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="overlay")
     figure.update_yaxes(
@@ -154,7 +154,7 @@ def curve(info: Sequence[Point], chosen: Choice) -> go.Figure:
         line={"color": PALETTE[0], "width": 2},
         marker={"symbol": "circle", "size": 7},
         hovertext=[one.hover for one in info],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVER_TEXT,
     )
     figure.add_scatter(
         x=[100 * chosen.error],
@@ -163,7 +163,7 @@ def curve(info: Sequence[Point], chosen: Choice) -> go.Figure:
         name="chosen",
         marker={"symbol": "diamond", "size": 14, "color": PALETTE[1], "line": {"color": MUTED, "width": 1}},
         hovertext=[f"chosen: {len(chosen.blocked)} in float"],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVER_TEXT,
     )
     figure.update_xaxes(rangemode="tozero")
     figure.add_hline(y=0.0, line={"color": MUTED, "width": 1, "dash": "dot"})

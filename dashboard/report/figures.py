@@ -15,6 +15,7 @@ from core.run.best_point import supported_percentile
 from core.run.search.stored import answer_of, evaluations_of
 from core.show import comparison_text, verdict
 from core.show.report.subjects import About, ComparisonSubject, Curve, OneTrial, Search, Why
+from core.show.sheets import searches
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.wire.profile import profile_from_dict
@@ -138,15 +139,15 @@ def _search(about: Search) -> Iterator[Plot]:
             yield Plot(
                 title="All metrics" if answer["winner"] else "Best configuration",
                 figure=search_charts.intervals(info),
-                alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
+                alt=search_charts.SPEEDUPS_ALT,
             )
         yield from _grounds(record.spec, answer, tried, ratio_of)
     parallel = search_evaluation_charts.parallel_info(tried, ratio_of, answer["effects"] if answer else [])
     if len(parallel.gains) >= 2 and parallel.dimensions:
         yield Plot(
-            title="All evaluated configurations",
+            title=searches.EVALUATIONS_TITLE,
             figure=search_evaluation_charts.parallel(parallel),
-            alt=f"{len(parallel.gains)} configurations as lines through their settings to their improvement",
+            alt=search_evaluation_charts.parallel_alt(parallel),
             spare=True,
         )
 
@@ -164,13 +165,13 @@ def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Evaluation], rat
         yield Plot(
             title="Pareto front",
             figure=search_charts.front(info),
-            alt=f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front",
+            alt=search_charts.front_alt(info),
         )
     if any(one["ratio"] for one in answer["course"]):
         yield Plot(
             title="Progress",
             figure=search_charts.course(answer["course"]),
-            alt="The best known improvement at each moment of the search",
+            alt=search_charts.COURSE_ALT,
         )
 
 
@@ -202,5 +203,5 @@ def _explanation_figures(about: Why) -> Iterator[Plot]:
     yield Plot(
         title="Both results by part",
         figure=explain_charts.sides(about.found),
-        alt="Time of both results by part",
+        alt=explain_charts.SIDES_TITLE,
     )

@@ -43,6 +43,7 @@ MAX_FORM_BYTES = 4096
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
 _PORTS = {"http": 80, "https": 443}
+OTHER_RUN = "Reload the page: it belongs to another run of the server."  # for a wrong key or token
 
 
 # --- allowed hosts and origins ------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from starlette.routing import Route
 
 from core.wire.errors import TunerError
 from dashboard.live_events import ENDED
+from dashboard.server.gate import OTHER_RUN
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -208,7 +209,7 @@ async def get(request: Request) -> Response:
     name = request.path_params["name"]
     given = request.query_params.get("key", "")
     if not hmac.compare_digest(given.encode(), key_of(name).encode()):
-        return JSONResponse({"error": "Reload the page: it belongs to another run of the server."}, 403)
+        return JSONResponse({"error": OTHER_RUN}, 403)
     stream = STREAMS.find(name) if _NAME.fullmatch(name) else None
     if stream is None:
         return JSONResponse({"error": "There is no such job any more."}, 404)

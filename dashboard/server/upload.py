@@ -35,7 +35,7 @@ from core.store import home
 from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
 from dashboard.format import plain, size
-from dashboard.server.gate import same_origin
+from dashboard.server.gate import OTHER_RUN, same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
 TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
@@ -104,7 +104,7 @@ async def put(request: Request) -> Response:
     except TimeoutError:
         return _answer(408, f"No data came for {IDLE_S:g} s.")
     except ClientDisconnect:
-        return _answer(400, "The upload was broken off. Upload the file again.")
+        return _answer(400, _BROKEN_OFF)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
@@ -116,11 +116,11 @@ async def put(request: Request) -> Response:
 def _refusal(request: Request) -> Response | None:
     token = request.headers.get(TOKEN_HEADER, "")
     if not hmac.compare_digest(token.encode(), TOKEN.encode()):
-        return _answer(403, "Reload the page: it belongs to another run of the server.")
+        return _answer(403, OTHER_RUN)
     if not same_origin(request.headers.get("origin"), request.headers.get("host")):
         return _answer(403, "Uploads come from ORTune's own pages only.")
     if not _BATCH.fullmatch(request.path_params["batch"]):
-        return _answer(400, "The upload has no valid batch.")
+        return _answer(400, _NO_BATCH)
     declared = request.headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()) or "transfer-encoding" in request.headers:
         return _answer(411, "The upload does not say how large it is.")
@@ -130,6 +130,8 @@ def _refusal(request: Request) -> Response | None:
 
 
 _NO_ROOM = "The server's disk has no room for this file. Free some disk there, and upload it again."
+_NO_BATCH = "The upload has no valid batch."
+_BROKEN_OFF = "The upload was broken off. Upload the file again."
 _DISK_FULL = "The server's disk is full. Free some of it, and upload the file again."
 
 
@@ -220,7 +222,7 @@ async def _stream(request: Request, part: Path, declared: int) -> None:
             file.flush()  # written bytes must take their space on the disk before they are counted
             _room.count_written(part, len(chunk))
     if stored < declared:
-        raise _RefusedError(400, "The upload was broken off. Upload the file again.")
+        raise _RefusedError(400, _BROKEN_OFF)
 
 
 def _answer(status: int, message: str) -> Response:
@@ -263,7 +265,7 @@ def claim_files(batch: str, names: Sequence[str]) -> list[Path]:
         SpecError: this server did not store the batch or a name.
     """
     if not _BATCH.fullmatch(batch):
-        raise SpecError("The upload has no valid batch.", hint="Upload again.")
+        raise SpecError(_NO_BATCH, hint="Upload again.")
     files = [folder() / batch / checked_name(name) for name in names]
     missing = [file.name for file in files if not file.is_file()]
     if missing or not files:

@@ -83,9 +83,7 @@ def follow(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> Foll
             return live_events.of_comparison(status, comparison, field, margin=share, failed=failed)
         if state.store().comparison(comparison.id).state not in ACTIVE:
             return live_events.ENDED
-        return live_events.of_other_process(
-            f"Being measured by {comparison.owner}; shown here when it is done."
-        )
+        return live_events.of_other_process(f"Being measured by {comparison.owner}")
 
     return event
 

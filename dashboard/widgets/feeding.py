@@ -10,6 +10,7 @@ import streamlit as st
 from core import wire
 from core.evidence import input_description
 from core.run.sizes import Size, Source
+from core.show.words import SOURCE_WORDS
 from core.spec.settings import trial_setting
 from core.spec.settings.slider_stops import dim_stops
 from core.spec.sizes import image_side
@@ -77,7 +78,7 @@ def proposed_size_texts(record: ModelRecord) -> dict[Source, str]:
 
 _ORIGIN_WORDS: Mapping[Source, str] = {
     "guess": "guessed",
-    "file": "from the model's metadata",
+    "file": SOURCE_WORDS["file"],
     "names": "usual",
 }
 

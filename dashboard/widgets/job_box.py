@@ -11,6 +11,8 @@ from dashboard import live_events, state
 from dashboard.live_events import Event
 from dashboard.widgets import live_view
 
+NOTHING_KEPT = "Ends its worker; nothing is kept."  # effect of a cancellation
+
 
 def draw(
     job: Status | None,
@@ -52,3 +54,11 @@ def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
         on_click=state.scheduler().cancel,
         args=(job,),
     )
+
+
+def report_end(job: Status | None) -> None:
+    """Show that a job was cancelled or failed."""
+    if job is not None and job.state == "CANCELLED":
+        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif job is not None and job.error is not None:
+        state.report_record(job.error)

@@ -323,4 +323,4 @@ def _table(table: Table, name: str, *, search: str | None) -> None:
     if words:
         share = sum(float(one or 0) for one in column_of(found, "share"))
         st.caption(f"{len(found.rows)} of {len(table.rows)} lines; {share:.1%} of the time in nodes.")
-    tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; click a column's title to sort.")
+    tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; {tables.SORTABLE}")

@@ -13,7 +13,7 @@ from core.spec.effort import EFFORTS
 from core.spec.settings import trial_setting
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
-from dashboard.widgets.setting import help_text, one, undo
+from dashboard.widgets.setting import help_text, one, show_no_effect, undo
 
 PRECISION = "protocol.effort"
 QUICK = "quick"  # the default effort
@@ -31,7 +31,7 @@ def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
     """
     _precision(_predictions(spec))
     if effects.get(PRECISION):
-        st.caption(f":material/block: No effect here: {format.plain(effects[PRECISION])}.")
+        show_no_effect(effects[PRECISION])
     with st.container(horizontal=True, gap="small", key="row.limits"):
         for name in ("budget_s", "margin"):
             one(trial_setting(name), effects.get(name))

@@ -31,6 +31,11 @@ STATES: Mapping[str, tuple[str, str]] = {
 }
 
 
+def fallback_reason(result: Mapping[str, Any]) -> str:
+    """Return why a requested provider was not used, as Markdown."""
+    return format.plain(result.get("fallback_reason") or "A requested provider did not load.")
+
+
 def state_badge(name: str) -> None:
     """Draw a trial's state: icon, colour and word."""
     icon, color = STATES[name]
@@ -101,7 +106,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
                 "fallback",
                 icon=":material/warning:",
                 color="orange",
-                help=format.plain(result.get("fallback_reason") or "A requested provider did not load."),
+                help=fallback_reason(result),
             )
         if result:
             ran = ", ".join(format.provider(name) for name in result["effective_providers"])

@@ -23,7 +23,12 @@ def one(setting: TrialSetting, no_effect: str | None, record: ModelRecord | None
         _widget(setting, setting.label, key, record)
         undo(setting.label, key)
     if no_effect:
-        st.caption(f":material/block: No effect here: {format.plain(no_effect)}.")
+        show_no_effect(no_effect)
+
+
+def show_no_effect(reason: str) -> None:
+    """Say why a setting has no effect now."""
+    st.caption(f":material/block: No effect here: {format.plain(reason)}.")
 
 
 def is_changed(key: str) -> bool:

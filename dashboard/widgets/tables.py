@@ -17,6 +17,7 @@ from dashboard.format import DASH, plain, rounded
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
 LINE_MOST_PX, MOMENT_PX = 320, 135
 ROW_PX, LINE_PX, MOST_LINES = 35, 20, 2
+SORTABLE = "click a column's title to sort."  # ends the description of a table
 WRAPPED_PX = 62  # from 4rem on, Streamlit wraps text instead of cutting it
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
 _QUANTITIES = ("ms", "bytes", "number")

@@ -171,8 +171,12 @@ def _about(trial: Trial, compared: TrialComparison | None, against: str = "") ->
             st.caption(format.plain(error.message), width="content")
         ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
         if result.get("fallback"):
-            why = result.get("fallback_reason") or "A requested provider did not load."
-            st.badge(f"fallback to {ran}", icon=":material/warning:", color="orange", help=format.plain(why))
+            st.badge(
+                f"fallback to {ran}",
+                icon=":material/warning:",
+                color="orange",
+                help=results.fallback_reason(result),
+            )
         elif ran:
             st.badge(ran, icon=":material/memory:", color="gray", help="The execution providers used.")
 
@@ -231,6 +235,24 @@ def forest(compared: TrialComparison) -> None:
         key="duel.forest",
         alt="Speed of this trial versus the reference, with its 95 % interval and the equivalence margin",
     )
+
+
+def explain_link(baseline: str, candidate: str) -> None:
+    """Draw the link to Explain with a pair of trials."""
+    st.page_link(
+        "views/explain/page.py",
+        label="Explain",
+        icon=":material/troubleshoot:",
+        query_params={"a": baseline, "b": candidate},
+        help="Profiles both and compares them operator by operator.",
+    )
+
+
+def pin_help(*, is_pinned: bool) -> str:
+    """Return the effect of the button that pins or unpins the baseline."""
+    if is_pinned:
+        return "Later runs of this model are compared with ONNX Runtime's default again."
+    return "Later runs of this model are compared with it, for all users of this server."
 
 
 def offer_comparison(trial: Trial, pinned: Trial) -> None:
@@ -308,7 +330,7 @@ def _sides(trial: Trial, compared: TrialComparison | None) -> list[charts.Side]:
 
 def _strip_words(info: timeline_charts.Timeline) -> str:
     if info.strip is None:
-        return "disturbances were not recorded"
+        return timeline_charts.NO_COUNTERS
     return f"{info.strip.flagged:,} of {len(info.strip.hover):,} blocks disturbed"
 
 

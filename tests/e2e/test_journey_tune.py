@@ -168,7 +168,7 @@ def headings(page: Page) -> Locator:
     return page.locator(".st-key-why\\.sentence, .st-key-why-sentence")
 
 
-def test_a_result_survives_reload_link_and_back_and_leads_to_why(open_browser: Open, site: Site) -> None:
+def test_a_result_survives_reload_link_and_back_and_leads_to_explain(open_browser: Open, site: Site) -> None:
     results = recorded(site.store)
     page = open_browser(f"/?trial={results.slower.id}")
     value = p50(page).inner_text()

@@ -305,9 +305,9 @@ def test_options_are_laid_over_a_configuration(parse: Callable[..., Given]) -> N
 
 
 @pytest.fixture(scope="module")
-def benched(tmp_path_factory: pytest.TempPathFactory, acquainted: Path, mlp: str) -> tuple[CommandLine, Done]:
+def tuned(tmp_path_factory: pytest.TempPathFactory, acquainted: Path, mlp: str) -> tuple[CommandLine, Done]:
     """A command line that has measured once, and what it said."""
-    line = CommandLine(tmp_path_factory.mktemp("benched"), acquainted)
+    line = CommandLine(tmp_path_factory.mktemp("tuned"), acquainted)
     done = line.run(
         *("tune", mlp, *QUICK, "--batch-size", "3", "--io-binding", "--intra-op-num-threads", "1"),
         *("--no-intra-op-allow-spinning", "--json", "--quiet"),
@@ -315,10 +315,10 @@ def benched(tmp_path_factory: pytest.TempPathFactory, acquainted: Path, mlp: str
     return line, measured(done)
 
 
-def test_bench_prints_one_document_under_the_names_of_the_contract_and_keeps_the_trial(
-    benched: tuple[CommandLine, Done],
+def test_tune_prints_one_document_under_the_names_of_the_contract_and_keeps_the_trial(
+    tuned: tuple[CommandLine, Done],
 ) -> None:
-    cli, done = benched
+    cli, done = tuned
     document = done.document
     assert done.err == ""
     assert set(document) >= CONTRACT
@@ -347,9 +347,9 @@ def test_bench_prints_one_document_under_the_names_of_the_contract_and_keeps_the
 
 
 def test_a_short_yaml_names_no_folder_and_finds_its_model(
-    benched: tuple[CommandLine, Done], mlp: str, tmp_path: Path
+    tuned: tuple[CommandLine, Done], mlp: str, tmp_path: Path
 ) -> None:
-    cli, first = benched[0], benched[1].document
+    cli, first = tuned[0], tuned[1].document
     path = tmp_path / "short.yaml"
     ok(cli.run("export", first["trial"][:8], "-o", str(path)))
     assert str(Path(mlp).parent) not in path.read_text()
@@ -357,9 +357,9 @@ def test_a_short_yaml_names_no_folder_and_finds_its_model(
 
 
 def test_a_trial_goes_round_through_yaml_python_history_and_settings(
-    benched: tuple[CommandLine, Done], mlp: str, tmp_path: Path
+    tuned: tuple[CommandLine, Done], mlp: str, tmp_path: Path
 ) -> None:
-    cli, first = benched[0], benched[1].document
+    cli, first = tuned[0], tuned[1].document
     config = tmp_path / "config.yaml"
     ok(cli.run("export", first["trial"][:8], "--format", "yaml", "--all", "-o", str(config)))
     data = yaml.safe_load(config.read_text())
@@ -579,7 +579,7 @@ def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path
     assert info["suggested_from"] == {"sequence": "names"}
 
 
-def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(
+def test_inspect_says_with_the_words_of_tune_that_an_input_cannot_be_fed(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     path = str(tiny_models.sequence_input(tmp_path / "sequence.onnx"))

@@ -414,7 +414,7 @@ def before(
     return cli, store, store.comparison(comparison.id)
 
 
-def test_results_of_the_version_before_are_shown_used_and_raced_against(
+def test_results_of_the_version_before_are_shown_used_and_compared_with(
     mlp: str, before: tuple[CommandLine, Store, Comparison]
 ) -> None:
     cli, store, comparison = before
@@ -433,7 +433,7 @@ def test_results_of_the_version_before_are_shown_used_and_raced_against(
     assert f"versus {candidate}" in again.out
 
 
-def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
+def test_a_comparison_of_the_version_before_cannot_be_measured_longer_and_says_why(
     before: tuple[CommandLine, Store, Comparison],
 ) -> None:
     cli, store, comparison = before
@@ -468,7 +468,7 @@ def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None
         assert "`preset:default`" in done.err
 
 
-def test_contestants_that_cannot_run_fail_and_the_others_are_shown(
+def test_configurations_that_cannot_run_fail_and_the_others_are_shown(
     cli: CommandLine, mlp: str, lost: str
 ) -> None:
     args = ("compare", mlp, "--candidate", "torch:eager", "--candidate", "preset:edge", *QUICK)
@@ -486,7 +486,9 @@ def pairs(document: Any) -> Any:
     return [(one, by_id[one["trial"]]) for one in document["contestants"]]
 
 
-def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+def test_a_comparison_is_named_after_the_model_of_its_baseline(
+    cli: CommandLine, mlp: str, tmp_path: Path
+) -> None:
     other = tiny_models.mlp(tmp_path / "other.onnx", hidden=8)
     document = measured(cli.run("compare", mlp, str(other), *QUICK, "--different-models", "--json")).document
     comparison = Store(cli.home / STORE_NAME).comparison(document["comparison"])
@@ -496,7 +498,7 @@ def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp:
     assert not comparison.is_single_trial  # the dashboard lists it
 
 
-def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
+def test_tune_compares_with_a_chosen_baseline(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
     assert "versus preset:edge" in done.out
     assert f"versus {DEFAULT_LABEL}" in done.out
@@ -559,7 +561,7 @@ def test_wrong_usage_is_told_in_words(cli: CommandLine, mlp: str, args: tuple[st
     assert len(done.err.splitlines()) <= 2
 
 
-def test_a_signal_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
+def test_a_signal_in_the_middle_of_a_comparison_shows_the_rounds_and_leaves_no_process(
     cli: CommandLine, mlp: str
 ) -> None:
     process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "200000", "--json")

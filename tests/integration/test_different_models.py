@@ -48,7 +48,7 @@ def test_two_files_of_different_models_are_refused_with_their_error(
     assert "EQUIVALENT" not in done.out + done.err
 
 
-def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdict(
+def test_a_comparison_of_different_models_that_was_asked_for_says_so_with_every_verdict(
     cli: CommandLine, small: Path, large: Path
 ) -> None:
     with simulated_clock.machine():
@@ -83,7 +83,7 @@ def test_a_default_that_nobody_asked_for_says_which_model_it_ran(
     assert [one["label"] for one in done.document["contestants"]][-1] == "ORT default (large)"
 
 
-def test_another_file_that_computes_the_same_races_without_being_asked_for(
+def test_another_file_that_computes_the_same_is_compared_without_being_asked_for(
     cli: CommandLine, tmp_path: Path, small: Path
 ) -> None:
     model = onnx.load(small)
@@ -123,7 +123,7 @@ def test_a_path_is_a_configuration_on_the_default(tmp_path: Path) -> None:
     assert [spec.model.path for spec in kept] == ["m.onnx", "dir/b.onnx"]
 
 
-def test_several_models_race_against_the_first() -> None:
+def test_several_models_are_compared_with_the_first() -> None:
     assert _model_and_references(["a.onnx", "b"], None, []) == (None, ["a.onnx", "model:b"])
     assert _model_and_references(["a.onnx", "b.onnx"], "preset:edge", []) == (
         None,

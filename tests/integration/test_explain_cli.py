@@ -98,7 +98,7 @@ def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair
     assert "profile" in done.err or done.err == ""
 
 
-def test_two_that_never_raced_get_no_ratio_but_the_race(
+def test_two_that_were_never_compared_get_a_comparison_instead_of_a_ratio(
     cli: CommandLine, pair: tuple[str, str], tmp_path: Path
 ) -> None:
     alone = put(cli, tmp_path / "conv.onnx", "dddddddd44444444", level=LEVELS[1], p50_s=1e-4)

@@ -228,7 +228,7 @@ def test_the_server_has_one_thread_and_leaks_no_descriptors(server: Server) -> N
     assert len(list(descriptors.iterdir())) == before
 
 
-def test_twins_do_not_draw_the_same_random_numbers(server: Server) -> None:
+def test_aa_controls_do_not_draw_the_same_random_numbers(server: Server) -> None:
     one, other = (server.fork().ok("probe")["random"] for _ in range(2))
     assert one[0] != other[0]
     assert one[1] != other[1]
@@ -545,7 +545,7 @@ def test_a_reply_says_which_request_it_is_for(server: Server, tmp_path: Path) ->
 class TestPreloaded:
     """One fork server for consecutive comparisons."""
 
-    def test_races_share_it_until_it_fails(self) -> None:
+    def test_comparisons_share_it_until_it_fails(self) -> None:
         with SharedForkServer() as fork_server:
             pids = []
             for _ in range(2):
@@ -561,7 +561,7 @@ class TestPreloaded:
         assert pids[0] == pids[1] != pids[2]
         assert not psutil.pid_exists(pids[2])
 
-    def test_the_end_of_a_race_leaves_no_worker_in_it(self) -> None:
+    def test_the_end_of_a_comparison_leaves_no_worker_in_it(self) -> None:
         with SharedForkServer() as fork_server:
             with Workers(threading.Event(), fork_server) as workers:
                 pid = workers.start("one").pid

@@ -47,7 +47,7 @@ def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
     return running.id
 
 
-def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_disk_that_fills_in_a_comparison_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
     process = cli.start("tune", model, "--budget", "3s", "--intra-op-num-threads", "1", "--quiet")
     trial = await_rounds(cli.home, process)

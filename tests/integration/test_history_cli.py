@@ -157,7 +157,7 @@ def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Pat
     ]
 
 
-def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
+def test_tags_are_made_found_again_and_removed(cli: CommandLine) -> None:
     first, second = f"{1:016x}", f"{2:016x}"
     marked = cli.run("tag", first, second, "--star", "--label", "edge, ship", "--note", "for the demo")
     assert marked.code == 0, marked.err
@@ -194,7 +194,7 @@ def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
         (("history", "--prune", "--older-than", "1d", "--starred"), "takes no other filter"),
     ],
 )
-def test_marks_that_cannot_be_are_one_clear_line(cli: CommandLine, args: Any, words: str) -> None:
+def test_impossible_tags_are_one_clear_line(cli: CommandLine, args: Any, words: str) -> None:
     refused = cli.run(*args)
     assert refused.code == 2
     assert words in refused.err

@@ -131,7 +131,7 @@ def only(pids: list[int]) -> Callable[[], Snapshot]:
     return look
 
 
-def test_it_waits_for_a_burner_that_ends(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_background_load_that_ends(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
     busy_process = busy_processes()
     told: list[str] = []
@@ -148,7 +148,9 @@ def test_it_waits_for_a_burner_that_ends(busy_processes: Any, monkeypatch: pytes
     assert found.note
 
 
-def test_it_goes_on_beside_a_burner_that_stays(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_continues_beside_background_load_that_stays(
+    busy_processes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
     busy_process = busy_processes()
     found = wait_until_quiet(
@@ -230,7 +232,7 @@ def waiting(one: Scheduler, job: str) -> Status:
     return one.status(job)
 
 
-def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
+def test_a_comparison_waits_in_its_turn_and_nobody_measures_meanwhile(
     service: Any, gate: Gate, compared: list[str]
 ) -> None:
     one = service()
@@ -261,7 +263,7 @@ def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate,
     assert comparison.started_at is not None
 
 
-def test_a_race_without_a_result_keeps_the_note_too(
+def test_a_comparison_without_a_result_keeps_the_note_too(
     service: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(comparison: Any, specs: Any, service: Any, earlier: Any = None) -> Outcome:

@@ -108,7 +108,7 @@ def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch
     assert watch.record.blocks == []
 
 
-def test_a_race_that_has_its_answer_does_not_use_up_its_budget() -> None:
+def test_a_comparison_that_has_its_answer_does_not_use_up_its_budget() -> None:
     """Identical configurations: decided at the first interim analysis; any interval meets the goal."""
     at_once = Effort(name="quick", target=1e9, budget_s=600, looks=(2, 3))
     record = simulated_clock.compare([Model(), Model()], 600.0, effort=at_once)

@@ -127,7 +127,7 @@ class TestRecord:
             assert ran.output_error["max_rel"] < 1e-4
         assert [shape["batch_size"] for shape in told.record.ran[1].shapes] == [7]
 
-    def test_it_ends_at_its_last_look(self, told: Told) -> None:
+    def test_it_ends_at_its_last_interim_analysis(self, told: Told) -> None:
         assert len(told.record.generations) == 2
         assert told.record.outcome in ("rounds", "decided")
 
@@ -165,14 +165,18 @@ class TestRecord:
         for one, two in zip(first.generations, again.generations, strict=True):
             assert (one.order, one.layouts) == (two.order, two.layouts)
 
-    def test_one_alone_races_against_its_twin(self, field: Field, clock: simulated_clock.Clock) -> None:
+    def test_one_configuration_alone_is_compared_with_its_aa_control(
+        self, field: Field, clock: simulated_clock.Clock
+    ) -> None:
         record = run([field.entry()])
         check_record(record)
         assert set(map(tuple, map(sorted, round_keys(record).values()))) == {((0, 0), (0, 1))}
         assert record.groups == [[0]]
         assert evidence_of(record, settings(), [field.entry()]).aa is not None
 
-    def test_the_baseline_and_the_anchor_may_be_two(self, field: Field, clock: simulated_clock.Clock) -> None:
+    def test_the_baseline_and_the_ort_default_may_be_two(
+        self, field: Field, clock: simulated_clock.Clock
+    ) -> None:
         three = [field.entry("candidate", intra_op_num_threads=1), field.entry("base"), field.entry("anchor")]
         record = run(three, settings(baseline=1, anchor=2, runs=40))
         check_record(record)
@@ -338,14 +342,14 @@ class TestFreezing:
 
 
 class TestFailures:
-    def test_a_contestant_that_cannot_load_is_out_and_the_others_go_on(self, field: Field) -> None:
+    def test_a_configuration_that_cannot_load_is_out_and_the_others_continue(self, field: Field) -> None:
         broken = field.entry("broken", path=Path("/nowhere.onnx"))
         record = run([field.entry(), broken, field.entry("same")], settings(runs=40))
         check_record(record)
         assert isinstance(record.ran[1].error, TunerError)
         assert set(map(tuple, map(sorted, record.orders))) == {(0, 0, 2)}
 
-    def test_where_the_anchor_cannot_load_the_others_race_without_an_aa_test(
+    def test_where_the_ort_default_cannot_load_the_others_are_compared_without_an_aa_test(
         self, field: Field, clock: simulated_clock.Clock, watch: Watch
     ) -> None:
         broken = field.entry("anchor", path=Path("/nowhere.onnx"))
@@ -361,7 +365,7 @@ class TestFailures:
         assert [(one["candidate"], one["baseline"]) for one in found.contrasts] == [("1", "0")]
 
     @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-    def test_whoever_has_failed_is_not_started_once_more_as_its_twin(
+    def test_a_failed_configuration_is_not_started_once_more_as_its_aa_control(
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch, seed: int
     ) -> None:
         keys: list[Key] = []
@@ -402,7 +406,7 @@ class TestFailures:
         assert record.blocks == []
         assert record.orders == [], "a round in which nobody ran is no round"
 
-    def test_a_machine_that_is_always_disturbed_ends_the_race(
+    def test_a_machine_that_is_always_disturbed_ends_the_comparison(
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(launches, "void_reason", lambda block: "the machine was suspended")
@@ -414,7 +418,7 @@ class TestFailures:
 
 
 class TestMany:
-    def test_eight_contestants_race_in_the_same_rounds(
+    def test_eight_configurations_are_measured_in_the_same_rounds(
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
         entries = [field.entry(f"batch {n}", batch_size=n) for n in range(1, 9)]
@@ -426,7 +430,7 @@ class TestMany:
         assert [ran.error for ran in record.ran] == [None] * 8
         assert len({one.order[0] for one in record.generations}) > 1, "the same one is always first"
 
-    def test_fresh_processes_race_with_forked_ones_and_are_no_neighbours(
+    def test_fresh_processes_are_compared_with_forked_ones_and_are_no_background_load(
         self, field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         owned: list[set[int]] = []
@@ -461,7 +465,7 @@ class TestMany:
 
 
 class TestShortMemory:
-    def test_more_than_memory_holds_is_raced_in_groups_with_the_anchor(
+    def test_more_than_memory_holds_is_compared_in_groups_with_the_ort_default(
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
         clock.memory_bytes = lambda: 0
@@ -490,7 +494,7 @@ class TestShortMemory:
         assert sorted(record.groups) == [[0, 1], [0, 2]]
         assert [len(measured_launches(record, index)) for index in (1, 2)] == [3, 3]
 
-    def test_memory_that_is_short_for_a_while_costs_a_contestant_generations_and_nothing_else(
+    def test_memory_that_is_short_for_a_while_costs_a_configuration_launches_and_nothing_else(
         self, field: Field, clock: simulated_clock.Clock, watch: Watch
     ) -> None:
         clock.memory_bytes = lambda: 0 if 1 <= len(watch.processes) - 1 <= 2 else 1 << 60

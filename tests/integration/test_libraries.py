@@ -135,7 +135,7 @@ def test_a_provider_of_a_library_stands_in_the_chain(open_door: Path, tmp_path: 
 
 
 @needs_compiler
-def test_a_race_keeps_the_hash_and_what_leaves_names_it(
+def test_a_comparison_keeps_the_hash_and_what_leaves_names_it(
     command: CommandLine, folder: Path, tmp_path: Path
 ) -> None:
     model, digest = libraries.twice(tmp_path / "twice.onnx"), sha256(folder / "libtwice.so")

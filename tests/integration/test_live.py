@@ -169,7 +169,7 @@ def test_without_a_wish_it_ends_and_takes_no_more(
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_a_slow_glimpse_is_left_as_soon_as_its_visitor_moves_on(
+def test_a_slow_estimate_is_abandoned_as_soon_as_its_visitor_moves_on(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "LEAST_S", 0.0)  # nothing is short enough to be finished all the same

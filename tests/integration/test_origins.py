@@ -318,7 +318,7 @@ def test_a_long_chain_that_became_one_node_is_walked_without_recursion() -> None
     assert found["nodes"] == [f"n{i}" for i in range(5_000)]
 
 
-def test_neighbours_of_which_nothing_is_known_share_what_they_cover() -> None:
+def test_adjacent_nodes_of_which_nothing_is_known_share_what_they_cover() -> None:
     model = chain(4)
     nodes = [node("A", ["t0"], ["u"], "a"), node("B", ["u"], ["v"], "b"), node("C", ["v"], ["t4"], "c")]
     optimized = helper.make_model(helper.make_graph(nodes, "g", [value("t0", [2])], [value("t4", [2])]))

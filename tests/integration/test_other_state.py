@@ -35,7 +35,9 @@ def measured(scheduler: Scheduler, spec: TrialSpec) -> Trial:
     return found
 
 
-def test_what_is_usual_is_what_the_default_took_in_earlier_races(scheduler: Scheduler, square: Path) -> None:
+def test_what_is_usual_is_what_the_default_took_in_earlier_comparisons(
+    scheduler: Scheduler, square: Path
+) -> None:
     trial = measured(scheduler, asked(square))
     [reference] = [one for one in scheduler.store.trials_of(trial.comparison) if one.id != trial.id]
     known = ort_default(asked(square)).model_copy(update={"model": spec_from_dict(reference.spec).model})
@@ -61,7 +63,7 @@ def test_another_state_is_remarked_and_the_result_is_none_to_reuse(
     assert store.find_complete(trial.key, trial.fingerprint, model_sha256=trial.model_sha256) is None
 
 
-def test_races_of_one_search_are_one_and_its_own_are_none(scheduler: Scheduler, square: Path) -> None:
+def test_comparisons_of_one_search_are_one_and_its_own_are_none(scheduler: Scheduler, square: Path) -> None:
     """All of them lie in the same seconds: a state that lasts as long would call itself usual."""
 
     def referred(study: str) -> Trial:

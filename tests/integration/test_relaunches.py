@@ -162,7 +162,7 @@ def test_what_needs_telling_once_is_asked_of_the_first_process_only(watched: Wat
     assert all(ran.load is not None and ran.load["clock_ns"] > 0 for ran in watched.record.ran)
 
 
-def test_the_anchor_has_two_processes_in_the_same_rounds(watched: Watched, field: Field) -> None:
+def test_the_ort_default_has_two_processes_in_the_same_rounds(watched: Watched, field: Field) -> None:
     record = watched.record
     for keys in round_keys(record).values():
         assert sorted(keys) == THREE
@@ -304,7 +304,7 @@ def check_late_failure(
 
 
 @pytest.mark.parametrize("generation", [0, LATE])
-def test_the_twins_end_costs_the_aa_test_only(
+def test_the_end_of_the_aa_control_costs_the_aa_test_only(
     field: Field, watch: Watch, clock: simulated_clock.Clock, generation: int
 ) -> None:
     def end(asked: Asked) -> None:
@@ -331,7 +331,7 @@ def test_the_twins_end_costs_the_aa_test_only(
     assert note in found.to_dict()["notes"]
 
 
-def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
+def test_an_aa_control_that_cannot_be_started_costs_the_aa_test_only(
     field: Field, watch: Watch, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys: list[Key] = []
@@ -357,7 +357,9 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
     assert [runs_of(record, index) for index in (0, 1)] == [80, 80]
 
 
-def test_a_lost_twin_takes_no_runs_with_it(field: Field, watch: Watch, clock: simulated_clock.Clock) -> None:
+def test_a_lost_aa_control_takes_no_runs_with_it(
+    field: Field, watch: Watch, clock: simulated_clock.Clock
+) -> None:
     """An exact number of runs stays exact for the ORT default, whose copies share it."""
 
     def kill(asked: Asked) -> None:

@@ -438,7 +438,7 @@ class FakeRace:
 ONE_THREAD = {"session": {"intra_op_num_threads": 1}}
 
 
-def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
+def test_a_tune_run_is_one_job_with_its_references(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002, 0.003])
     one = schedulers()
     asked = spec(square, **ONE_THREAD)
@@ -484,7 +484,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     assert [entry["when"] for entry in one.store.self_tests(ended.fingerprint)] == ["during"]
 
 
-def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypatch):
+def test_equal_requests_are_not_measured_twice(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
     one = schedulers()
@@ -497,7 +497,7 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
         assert comparison.baseline == comparison.contestants[1].trial
 
 
-def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
+def test_a_cancelled_comparison_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
     trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
@@ -517,7 +517,7 @@ def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monke
     assert one.store.find_complete(stored.key, stored.fingerprint) is None
 
 
-def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, square, monkeypatch):
+def test_a_cancelled_comparison_in_groups_keeps_the_groups_that_had_ended(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002, 0.003], groups=[[0, 2], [1, 2]])
     one = schedulers()
     asked = [
@@ -554,7 +554,7 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     assert one.status(comparison).what == "two of them"
 
 
-def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
+def test_a_comparison_without_a_remaining_configuration_failed(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.lost[0] = WorkerError("It crashed.")
     fake.go.set()
@@ -566,7 +566,7 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     assert [entry.state for entry in one.store.trials_of(comparison.id)] == ["FAIL", "COMPLETE"]
 
 
-def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, square, monkeypatch):
+def test_a_comparison_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, square, monkeypatch):
     why = WorkerError("No worker could be started.", hint="Free memory.")
 
     def broken(*_: Any, **__: Any) -> Any:
@@ -588,7 +588,7 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
     assert any("`impossible`" in warning for warning in ended.warnings)
 
 
-def test_without_a_candidate_nobody_races(schedulers, square, monkeypatch):
+def test_without_a_candidate_nothing_is_compared(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [])
     one = schedulers()
     baseline = Configuration(spec=spec(square), label="fine", role="baseline")
@@ -678,7 +678,7 @@ def measures(one: Scheduler, trial_id: str) -> bool:
     return one.status(trial_id).stage == "load" and bool(contestants())
 
 
-def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp_path):
+def test_real_comparison_is_stored_with_everything_and_found_for_reuse(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     asked = spec(path, workload={"batch_size": 3}, protocol={"warmup_runs": 2, "runs": 160}, **ONE_THREAD)
@@ -773,7 +773,7 @@ def check_measurement(one: Scheduler, trial: Any, path: Path) -> None:
     assert json.loads(json.dumps(trial.to_dict()))["latencies_s"] == result["latencies_s"]
 
 
-def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
+def test_a_comparison_of_three_ranks_and_compares_them(schedulers, mlp):
     def model_of(label: str, plan: Mapping[str, Any]) -> Model:
         lost = any(one["name"] != "CPUExecutionProvider" for one in plan["session"]["providers"])
         return Model(load_error="No such library." if lost else "")
@@ -805,7 +805,7 @@ def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
     assert found.result["grade"] in ("A", "B", "C", "D", "F")
 
 
-def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
+def test_a_real_comparison_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     trial = one.submit(
@@ -826,7 +826,7 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     assert [entry["candidate"] for entry in stored.result["contrasts"]] == [trial]
 
 
-def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, square):
+def test_a_budget_that_gives_no_p50_fails_the_comparison_with_its_reason(schedulers, square):
     one = schedulers()
     with simulated_clock.machine(lambda label, plan: Model(run_s=1.0)):
         asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)

@@ -115,7 +115,7 @@ def test_bad_input_is_2(
 # --- comparisons --------------------------------------------------------------------------------------------
 
 
-def test_races_are_run_where_targets_need_them_and_reused_where_allowed(
+def test_comparisons_are_run_where_targets_need_them_and_reused_where_allowed(
     cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
     config = write(

@@ -169,7 +169,7 @@ def test_what_a_search_tried_is_no_result_of_the_history(
     assert len(store.comparisons(study=found["study"])) > len(store.comparisons())
 
 
-def test_searches_are_listed_shown_emitted_exported_and_deleted(
+def test_searches_are_listed_shown_exported_and_deleted(
     later: CommandLine, searched: tuple[Path, dict[str, Any]], line: CommandLine
 ) -> None:
     _, found = searched
@@ -247,7 +247,7 @@ def test_a_limit_that_nobody_keeps_is_an_answer(
 # --- requests that start no comparison ----------------------------------------------------------------------
 
 
-def test_what_would_be_searched_is_told_without_a_race(line: CommandLine, mlp: str) -> None:
+def test_what_would_be_searched_is_told_without_a_comparison(line: CommandLine, mlp: str) -> None:
     done = line.run("search", mlp, "--dry-run", "--json")
     space = done.document["space"]
     assert space["combinations"] == space["distinct"] + sum(space["left_out"].values())

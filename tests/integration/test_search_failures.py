@@ -188,7 +188,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
 
 
 @pytest.mark.parametrize("extend", [False, True])
-def test_a_first_process_that_shows_that_no_look_fits_ends_the_search_or_extends_it(
+def test_a_first_process_that_shows_that_no_screening_fits_ends_the_search_or_extends_it(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, extend: bool
 ) -> None:
     checked = list[int]()
@@ -219,7 +219,7 @@ def test_a_first_process_that_shows_that_no_look_fits_ends_the_search_or_extends
     assert "--extend" in found.error["hint"]
 
 
-def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
+def test_an_answer_that_one_comparison_leaves_open_is_asked_of_another(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()

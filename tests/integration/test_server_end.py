@@ -111,7 +111,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_a_signal_writes_the_race_down_and_leaves_nothing(
+def test_a_signal_stores_the_comparison_and_leaves_nothing(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
     one = serve(tiny_models.steady(tmp_path / "steady.onnx"))

@@ -399,7 +399,7 @@ def test_rounding_of_a_float16_model_is_told_and_not_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("factor", "refused"), [(1.0004, False), (1.002, True)])
-def test_an_exact_step_may_do_what_a_race_allows(
+def test_an_exact_step_may_do_what_a_comparison_allows(
     tmp_path: Path, factor: float, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ONNX Runtime's own default rewrite was off by 0.0004: it passes both; the output check's tolerance."""

@@ -203,7 +203,7 @@ def test_a_variant_keeps_its_model_and_takes_the_workload(
     assert alone.model.path == variant.path
 
 
-def test_models_of_two_families_do_not_race(
+def test_models_of_two_families_are_not_compared(
     family: tuple[Store, ModelRecord, ModelRecord], tmp_path: Path
 ) -> None:
     store, _, _ = family
@@ -220,7 +220,7 @@ def test_a_name_of_no_variant_offers_the_nearest(family: tuple[Store, ModelRecor
         config_from("variant:root", store=lambda: store)
 
 
-def test_an_original_and_its_variant_race_in_one_comparison(
+def test_an_original_and_its_variant_are_measured_in_one_comparison(
     family: tuple[Store, ModelRecord, ModelRecord], tmp_path: Path
 ) -> None:
     store, root, variant = family

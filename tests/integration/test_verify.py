@@ -314,7 +314,7 @@ def verified_once(
     return done, kept
 
 
-def test_a_race_says_whether_the_gain_holds_by_both_intervals(
+def test_a_comparison_says_whether_the_speedup_is_reproduced_by_both_intervals(
     line: CommandLine, verified_once: tuple[Done, Path]
 ) -> None:
     done, _ = verified_once
@@ -692,7 +692,7 @@ def test_a_damaged_bundle_is_refused_in_one_line(line: CommandLine, bundled: Pat
 # --- then and now -------------------------------------------------------------------------------------------
 
 
-def test_own_numbers_of_another_machine_are_refused_before_anything_races(
+def test_own_numbers_of_another_machine_are_refused_before_anything_is_measured(
     line: CommandLine, bundled: Path, verified_once: tuple[Done, Path], elsewhere: Callable[..., None]
 ) -> None:
     elsewhere(lambda facts: facts.update(kernel="6.1.0-other"))
@@ -728,7 +728,7 @@ def test_what_it_is_called_is_that_of_the_file() -> None:
 # --- what else was recorded ---------------------------------------------------------------------------------
 
 
-def test_the_old_baseline_races_again(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
+def test_the_old_baseline_is_measured_again(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
     short = ("--runs", "30", "--warmup-runs", "1", "--quiet", "--json")
     slow = tmp_path / "slow.yaml"
     slow.write_text(f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{enable_mem_pattern: false}}\n")

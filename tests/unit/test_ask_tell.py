@@ -202,7 +202,7 @@ def test_feeds_of_a_file_are_never_taken_for_the_same(store: Store) -> None:
     assert measured_before(store, fingerprint="here", model_sha256=SHA)(from_file) is None
 
 
-def test_a_cancelled_race_ends_the_study_and_an_earlier_result_stands_in(
+def test_a_cancelled_comparison_ends_the_study_and_an_earlier_result_stands_in(
     scheduler: Scheduler, store: Store
 ) -> None:
     strategy = fixed_strategy(ComparisonRequest(asked=asked(1, 2), job=invented("mine", ends="CANCELLED")))
@@ -231,7 +231,9 @@ def test_a_strategy_that_learns_nothing_is_not_followed_for_ever(scheduler: Sche
     assert not progress.known
 
 
-def test_a_baseline_races_with_whoever_is_left_and_never_alone(scheduler: Scheduler, store: Store) -> None:
+def test_a_baseline_is_compared_with_the_remaining_candidates_and_never_alone(
+    scheduler: Scheduler, store: Store
+) -> None:
     rival = Configuration(spec=spec(8), label="rival", role="baseline")
 
     def study(*threads: int) -> Study:

@@ -186,7 +186,7 @@ def test_every_flag_has_words_and_every_cause_is_a_flag() -> None:
     assert all(FLAGS.values())
 
 
-def test_a_neighbour_on_a_cpu_that_was_idle_anyway_takes_nothing() -> None:
+def test_another_process_on_a_cpu_that_was_idle_anyway_takes_nothing() -> None:
     beside = {"wall_s": 100.0, "cpu_s": 100.0, "busy_s": 190.0}
     one = counters(cpu_s=100.0, busy_s=100.0)
     assert flags_of(counters(**beside), usual=one, cpus=2) == ["foreign_load"]
@@ -202,14 +202,14 @@ def test_steal_leaves_no_cpu_idle() -> None:
 # --- usual values are the configuration's own ---------------------------------------------------------------
 
 
-def test_contestants_are_not_judged_by_each_other() -> None:
+def test_configurations_are_not_judged_by_each_other() -> None:
     greedy = counters(wait_s=400.0, involuntary_switches=40_000, pressure_s=95.0)  # more threads than CPUs
     modest = counters(cpu_s=100.0, busy_s=100.0)
     flags = flag_blocks([greedy, modest] * 20, [0, 1] * 20, cpus=2)
     assert flags == [[]] * 40
 
 
-def test_a_deficit_is_seen_although_another_contestant_uses_more() -> None:
+def test_a_deficit_is_seen_although_another_configuration_uses_more() -> None:
     blocks = [counters(), counters(cpu_s=100.0, busy_s=100.0)] * 10
     blocks[11] = counters(cpu_s=90.0, busy_s=90.0)
     flags = flag_blocks(blocks, [0, 1] * 10, cpus=2)
@@ -269,7 +269,7 @@ def test_coarse_counters_alone_seldom_flag_a_quiet_machine(cpus: int) -> None:
 
 
 @pytest.mark.parametrize("cpus", [2, 16])
-def test_a_neighbour_that_burns_most_of_a_core_is_always_seen(cpus: int) -> None:
+def test_background_load_of_most_of_a_core_is_always_seen(cpus: int) -> None:
     for seed in range(30):
         blocks = simulated(own=float(cpus), foreign=0.9, cpus=cpus, seed=seed)
         summary = summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=cpus))
@@ -357,7 +357,7 @@ def test_a_quiet_machine_is_not_busy() -> None:
     assert busy_with([]) is None
 
 
-def test_a_neighbour_is_named_with_the_cores_that_it_took_beside_the_blocks() -> None:
+def test_another_process_is_named_with_the_cores_that_it_took_beside_the_blocks() -> None:
     found = busy_with(simulated(foreign=0.9), CHROMIUM)
     assert found is not None
     assert re.search(r"chromium.*make.* (0\.[89]|1\.0) ", found["words"])
@@ -415,12 +415,14 @@ def test_another_state_of_the_machine_stands_beside_its_numbers(own_s: float, wo
     assert told["reasons"] == ["other_state"]
 
 
-def test_two_earlier_races_show_no_usual_state_and_neither_does_a_race_without_the_default() -> None:
+def test_two_earlier_comparisons_show_no_usual_state_and_neither_does_a_comparison_without_the_default() -> (
+    None
+):
     assert unusual_speed(22.9e-6, USUAL_S[:2]) is None
     assert unusual_speed(None, USUAL_S) is None
 
 
-def test_a_state_that_a_quarter_of_the_races_were_in_is_usual() -> None:
+def test_a_state_that_a_quarter_of_the_comparisons_were_in_is_usual() -> None:
     assert unusual_speed(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 2) is not None
     assert unusual_speed(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 3) is None
 
@@ -631,7 +633,7 @@ def test_a_coarser_answer_says_what_would_make_it_finer() -> None:
     assert "GPU" in remedy({"gpu": {"foreign_processes": 2.0}})
 
 
-def test_an_f_is_for_a_race_of_which_no_verdict_stands() -> None:
+def test_an_f_is_for_a_comparison_of_which_no_verdict_stands() -> None:
     found = judged([counters()] * 20, contrasted(1.2), rejected=True)
     assert found.grade == "F"
     assert tells(found.reason, "1.200×", "±0.4 %")

@@ -91,7 +91,7 @@ def test_no_gpu_is_not_zero_bytes() -> None:
     assert by_name(result(gpu_memory_bytes=3 << 20))[cells.GPU_MEMORY].value == "3.00 MiB"
 
 
-def test_the_median_has_the_verdict_of_the_race_in_the_words_of_its_title() -> None:
+def test_the_median_has_the_verdict_of_the_comparison_in_the_words_of_its_title() -> None:
     """Whatever two medians of their own say: the change is that of the paired rounds."""
     close = result(0.00199), result(0.002)
     for verdict, ratio, change, rests_on, color in (
@@ -120,7 +120,7 @@ def test_nothing_but_the_verdict_is_a_change() -> None:
     assert shown["throughput_per_s"].baseline_text.endswith(" samples/s")
 
 
-def test_a_rejected_race_colours_nothing() -> None:
+def test_a_rejected_comparison_colours_nothing() -> None:
     for rejected in (
         contrast("UNDECIDED", 1.9, holds=False, grade="F"),
         contrast("FASTER", 1.9, grade="F", generations=None, holds=True),  # of an earlier version
@@ -130,7 +130,7 @@ def test_a_rejected_race_colours_nothing() -> None:
         assert (shown["p50_s"].change, shown["p50_s"].change_note) == ("rejected", "")
 
 
-def test_without_a_race_there_is_neither_a_change_nor_a_baseline() -> None:
+def test_without_a_comparison_there_is_neither_a_change_nor_a_baseline() -> None:
     assert not any(cell.change or cell.baseline_text for cell in by_name(result()).values())
 
 

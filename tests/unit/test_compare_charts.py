@@ -35,7 +35,7 @@ FOUND = [
 ]
 
 
-def test_every_contestant_is_a_row_and_the_baseline_is_the_last() -> None:
+def test_every_configuration_is_a_row_and_the_baseline_is_the_last() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02)
     assert [row.label for row in info.rows] == [LABELS[one] for one in ("a", "b", "c", "base")]
     assert [row.verdict for row in info.rows] == ["FASTER", "EQUIVALENT", "UNDECIDED", BASELINE]

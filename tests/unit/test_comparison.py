@@ -50,14 +50,14 @@ def names(asked: list[Configuration]) -> list[tuple[str, str]]:
     return [(one.label, one.role) for one in with_references(asked)]
 
 
-def test_the_default_on_the_same_workload_joins_every_race():
+def test_the_default_on_the_same_workload_joins_every_comparison():
     asked = candidate(**FAST, model={"path": "m.onnx", "precision": "fp16"}, workload={"batch_size": 8})
     _, default = with_references([asked])
     assert (default.label, default.role) == (DEFAULT_LABEL, "anchor")
     assert default.spec == spec(workload={"batch_size": 8})
 
 
-def test_nobody_races_twice_for_being_the_default():
+def test_the_default_is_not_measured_twice():
     assert names([candidate()]) == [("candidate", "candidate")]
     assert names([candidate(**FAST), baseline()]) == [("candidate", "candidate"), ("mine", "baseline")]
     assert names([candidate(**FAST), baseline(**FAST)])[-1] == (DEFAULT_LABEL, "anchor")
@@ -120,7 +120,7 @@ def test_verdict_is_what_is_true_although_the_machine_moves():
     assert equal["verdict"] == "EQUIVALENT"
 
 
-def test_another_baseline_gets_everybody_and_the_anchor_does_too():
+def test_another_baseline_is_compared_with_every_configuration_and_the_ort_default_too():
     found = evidence(raw_comparisons.record([0.001, 0.002, 0.004]), baseline=1).contrasts
     pairs = {(one["candidate"], one["baseline"]): one["ratio"] for one in found}
     assert pairs == {
@@ -236,7 +236,7 @@ def test_nobody_left_to_compare_with_is_no_contrast():
 # --- outputs ----------------------------------------------------------------------------------------------
 
 
-def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
+def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_comparison():
     record = raw_comparisons.record([0.001, 0.002])
     record.ran[0].output_error = raw_comparisons.output_error(max_rel=0.5)
     found = evidence(record)
@@ -346,7 +346,7 @@ def test_outputs_that_nobody_compared_are_not_known_and_say_why():
 # --- the whole --------------------------------------------------------------------------------------------
 
 
-def test_a_quiet_race_has_grade_ranks_and_an_aa_test():
+def test_a_quiet_comparison_has_grade_ranks_and_an_aa_test():
     found = evidence(raw_comparisons.record([0.001, 0.002, 0.001])).to_dict()
     assert found["grade"] == "A"
     assert [(one["trial"], one["rank"]) for one in found["ranks"]] == [
@@ -389,7 +389,7 @@ def test_the_unit_is_the_generation_and_not_the_round():
     assert few["between_half_width"] > 3 * few["within_half_width"]
 
 
-def test_the_anchor_is_both_of_its_processes():
+def test_the_ort_default_is_both_of_its_processes():
     """Its copies are a fifth apart: the candidate is put against their middle, the A/A test against each."""
     record = raw_comparisons.record([0.001, 0.001], control=1.2, noise=0.001, between=0.0)
     found = evidence(record)
@@ -404,7 +404,7 @@ def test_the_anchor_is_both_of_its_processes():
     assert {one["copy"] for one in own["blocks"]} == {0}
 
 
-def test_the_spread_between_processes_that_the_race_was_told_counts():
+def test_the_spread_between_processes_that_the_comparison_was_told_counts():
     record = raw_comparisons.record([0.001, 0.00103], generations=3, noise=0.002)
     assert evidence(record).contrasts[0]["between_from"] == "assumed"
     record.prior = Prior(sigma_between=0.3, df=4.0, source="history")
@@ -447,12 +447,12 @@ def test_two_copies_that_differ_do_not_touch_what_is_undecided_anyway():
     assert (contrast["verdict"], contrast["holds"]) == ("UNDECIDED", True)
 
 
-def test_a_race_of_one_alone_is_rejected_where_its_copies_differ():
+def test_a_comparison_of_one_alone_is_rejected_where_its_copies_differ():
     assert evidence(raw_comparisons.record([0.001])).grade.grade == "A"
     assert evidence(raw_comparisons.record([0.001], control=1.2)).grade.grade == "F"
 
 
-def test_without_a_twin_nothing_is_known_of_the_measurement_itself():
+def test_without_an_aa_control_nothing_is_known_of_the_measurement_itself():
     record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [one for one in record.blocks if not one.copy]
     found = evidence(record)
@@ -477,7 +477,7 @@ def test_the_grade_is_that_of_the_widest_verdict_against_the_baseline():
     assert evidence(record).grade.grade == "A"
 
 
-def test_a_twin_that_failed_half_way_leaves_the_rounds_that_it_had():
+def test_an_aa_control_that_failed_half_way_leaves_the_rounds_that_it_had():
     record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [one for one in record.blocks if not (one.copy and one.generation >= 4)]
     found = evidence(record)
@@ -511,7 +511,7 @@ def test_a_busy_machine_is_told_wherever_its_numbers_stand_and_changes_no_verdic
     assert "programs" in busy.grade.reason
 
 
-def test_neighbours_for_a_fifth_of_the_blocks_do_not_make_it_busy():
+def test_background_load_in_a_fifth_of_the_blocks_does_not_make_it_busy():
     record = raw_comparisons.record([0.001, 0.0015], disturb=lambda c, n: BESIDE if n < 8 else {})
     assert evidence(record).busy is None
 
@@ -578,7 +578,7 @@ def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
     assert [one["generation"] for one in result["blocks"]] == [n // 8 for n in range(64)]
 
 
-def test_what_is_not_known_of_a_contestant_is_null():
+def test_what_is_not_known_of_a_configuration_is_null():
     record = raw_comparisons.record([0.001, 0.002])
     record.ran[0] = raw_comparisons.ran(warm=None, cost=None, footprint=None, shapes=[], output_error=None)
     result = evidence(record).trial_result(0)
@@ -589,7 +589,7 @@ def test_what_is_not_known_of_a_contestant_is_null():
     assert result["contrasts"][0]["outputs_differ"] is None
 
 
-def test_a_contestant_without_rounds_has_no_result():
+def test_a_configuration_without_rounds_has_no_result():
     record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [block for block in record.blocks if block.contestant == 1]
     found = evidence(record)
@@ -597,7 +597,7 @@ def test_a_contestant_without_rounds_has_no_result():
     assert found.contrasts == []
 
 
-def test_doubts_about_one_contestant_are_notes():
+def test_doubts_about_one_configuration_are_notes():
     record = raw_comparisons.record([0.00001, 0.002])
     warm = {"latencies_ns": [1] * 299, "steady": False, "median_ns": 1}
     record.ran[0] = raw_comparisons.ran(

@@ -135,7 +135,7 @@ def test_nothing_to_compare_and_too_many_to_rank_are_said() -> None:
     assert tells(headline(comparison(FOUND, ranks=[])), "BASE")
 
 
-def test_a_rejected_race_says_so_and_ranks_nobody() -> None:
+def test_a_rejected_comparison_says_so_and_ranks_nothing() -> None:
     found = comparison(FOUND, grade="F")
     assert not re.search(r"\b(A|B|C|BASE)\b", headline(found))
     assert rank_text(found, "a") == ""
@@ -169,7 +169,7 @@ def test_a_busy_machine_keeps_the_ranks_and_is_told() -> None:
     assert "Machine" not in past_row(comparison(FOUND))
 
 
-def test_an_older_race_says_what_its_intervals_know() -> None:
+def test_an_older_comparison_says_what_its_intervals_know() -> None:
     before = {name: value for name, value in FOUND[0].items() if name not in ("generations", "holds")}
     found = comparison([before], generations=None)
     assert cautions(found) == [verdict.OLDER]
@@ -211,7 +211,7 @@ def test_a_failed_baseline_gives_way_to_the_default() -> None:
 
 
 @pytest.mark.parametrize(("differ", "words"), [(None, ""), (True, "⚠ outputs differ"), (False, "agree")])
-def test_outputs_of_a_race_of_an_earlier_version_are_told(differ: bool | None, words: str) -> None:
+def test_outputs_of_a_comparison_of_an_earlier_version_are_told(differ: bool | None, words: str) -> None:
     assert outputs_text(comparison([contrast("a", 1.2, outputs_differ=differ)]), "a") == words
 
 

@@ -46,7 +46,7 @@ def test_a_preset_keeps_the_model_and_what_it_does_not_set_of_the_workload() -> 
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_can_race(name: str) -> None:
+def test_every_preset_can_be_compared(name: str) -> None:
     assert with_protocol(from_preset(name, BASE), precision="quick", budget_s=None, margin=0.02).key()
 
 
@@ -61,7 +61,7 @@ def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
     assert (found.model.precision, found.workload.use_io_binding) == ("fp32", False)
 
 
-def test_the_protocol_of_the_race_replaces_precision_and_runs_but_not_the_cpus() -> None:
+def test_the_protocol_of_the_comparison_replaces_precision_and_runs_but_not_the_cpus() -> None:
     own = spec(protocol={"runs": 30, "precision": "publish", "cpus": "0", "warmup_runs": 3})
     found = with_protocol(own, precision="standard", budget_s=20, margin=0.05).protocol
     assert (found.effort, found.budget_s, found.margin, found.runs) == ("standard", 20, 0.05, None)
@@ -76,7 +76,7 @@ def test_an_entry_survives_the_session() -> None:
     assert same_request(found.spec, entry(3).spec)
 
 
-def test_a_race_has_two_to_eight() -> None:
+def test_a_comparison_has_two_to_eight() -> None:
     with pytest.raises(SpecError, match=r"2 .* 1"):
         check_count([entry(1)])
     check_count([entry(1), entry(2)])
@@ -151,7 +151,7 @@ CUDA_MISSING = [
 ]
 
 
-def test_what_cannot_load_is_known_before_the_race() -> None:
+def test_what_cannot_load_is_known_before_the_comparison() -> None:
     gpu = from_preset("gpu-server", spec())
     assert missing_provider(gpu, CUDA_MISSING) == "CUDA does not load here. There is no GPU. Use one."
     assert missing_provider(spec(), CUDA_MISSING) == ""

@@ -145,7 +145,7 @@ class TestEnds:
             "the server reaps those that are killed"
         )
 
-    def test_they_run_too_when_the_race_failed_and_its_error_is_the_one_that_is_told(self) -> None:
+    def test_they_run_too_when_the_comparison_failed_and_its_error_is_the_one_that_is_told(self) -> None:
         ended: list[str] = []
         workers = Workers(threading.Event())
         workers._live = {1: Stub(ended, "one", fails=False)}  # type: ignore[dict-item]

@@ -54,7 +54,7 @@ def made(generations: int, **protocol: Any) -> Comparison:
 # --- what cannot be gone on with --------------------------------------------------------------------------
 
 
-def test_a_finished_race_may_go_on() -> None:
+def test_a_finished_comparison_may_be_measured_longer() -> None:
     comparison, trials = finished(raw_comparisons.record([0.001, 0.002]))
     continuation.ensure_continuable(comparison, trials)
 
@@ -94,7 +94,7 @@ def spent_by(*protocols: dict[str, Any], ends: tuple[int, ...]) -> float:
     return total
 
 
-def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts() -> None:
+def test_the_five_percent_of_a_comparison_are_split_over_its_interim_analyses_and_its_contrasts() -> None:
     assert continuation.parts(8) == 9  # one part is left for going on
     assert continuation.parts(8, family=4) == 36
     assert continuation.parts(0, family=4) == 4  # an exact number of runs: nobody goes on with it
@@ -104,7 +104,9 @@ def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts()
     assert continuation.family({}) == 1
 
 
-def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> None:
+def test_a_comparison_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> (
+    None
+):
     specs = [builders.spec(session={"intra_op_num_threads": count}) for count in (1, 2, 3)]
     threads = [Configuration(spec=one, label="threads") for one in specs]
     several, one = (job_types.comparison(asked).comparison for asked in (threads, threads[:1]))
@@ -122,7 +124,7 @@ def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_
     assert "splits" not in protocol_of(exact, stage="heat")  # a search divides by itself
 
 
-def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> None:
+def test_a_comparison_that_ended_at_an_interim_analysis_is_measured_longer_as_if_it_had_not_ended() -> None:
     """4 and 6 were used: 2 of 9 parts. The other six analyses have a part each, and one is left."""
     protocol = continuation.protocol(made(6), "quick", None)
     assert protocol["looks"] == [4, 6, 9, 14, 21, 32, 48, 72]
@@ -131,13 +133,13 @@ def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> Non
     assert (protocol["budget_s"], protocol["target"]) == (30, 0.03)
 
 
-def test_an_end_between_two_looks_is_a_look() -> None:
+def test_an_end_between_two_interim_analyses_is_one() -> None:
     """4 and 7 were seen, and 9 is still to come: 6 analyses and one part share 7 of 9 parts... less one."""
     protocol = continuation.protocol(made(7), "quick", None)
     assert protocol["splits"] == pytest.approx(9 / (9 - 3) * 7)
 
 
-def test_another_precision_has_looks_of_its_own_behind_what_there_is() -> None:
+def test_another_effort_has_interim_analyses_of_its_own_after_the_existing_launches() -> None:
     """Of quick's 4, 6, 9 three of nine parts are spent: six are left for seven analyses of publish, and 1."""
     protocol = continuation.protocol(made(9), "publish", 99.5)
     assert [look for look in protocol["looks"] if look > 9] == [14, 21, 32, 48, 72, 108, 160]
@@ -146,7 +148,9 @@ def test_another_precision_has_looks_of_its_own_behind_what_there_is() -> None:
     assert protocol["margin"] == 0.02  # the question of the comparison stays
 
 
-def test_a_race_that_has_used_all_looks_gets_three_more_from_the_part_that_was_left() -> None:
+def test_a_comparison_that_has_used_all_interim_analyses_gets_three_more_from_the_part_that_was_left() -> (
+    None
+):
     protocol = continuation.protocol(made(72), "quick", None)
     assert protocol["looks"] == [*QUICK.looks, 108, 162, 243]
     assert protocol["splits"] == pytest.approx(9 * 4)
@@ -155,7 +159,7 @@ def test_a_race_that_has_used_all_looks_gets_three_more_from_the_part_that_was_l
 @pytest.mark.parametrize("family", [1, 8])
 @pytest.mark.parametrize("then", EFFORTS)
 @pytest.mark.parametrize("first", EFFORTS)
-def test_wherever_a_race_ended_all_its_intervals_hold_together_with_95_percent(
+def test_wherever_a_comparison_ended_all_its_intervals_hold_together_with_95_percent(
     first: str, then: str, family: int
 ) -> None:
     looks = list(EFFORTS[first].looks)
@@ -169,7 +173,7 @@ def test_wherever_a_race_ended_all_its_intervals_hold_together_with_95_percent(
         assert spent_by(comparison.protocol, protocol, ends=(end, ahead[-1])) < ALPHA
 
 
-def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
+def test_a_comparison_measured_longer_again_and_again_still_says_95_percent() -> None:
     comparison = made(71)
     protocols, ends = [comparison.protocol], [71]
     for _ in range(6):
@@ -181,7 +185,9 @@ def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
         assert continuation.remaining_error(comparison) == pytest.approx(ALPHA - spent)
 
 
-def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ever() -> None:
+def test_a_comparison_of_an_earlier_version_that_kept_nothing_back_cannot_be_measured_longer_for_ever() -> (
+    None
+):
     """Its analyses had the whole 5 %: some is left if it ended early, none if it used them all."""
     early, late = (made(end, splits=None) for end in (9, 72))
     continuation.ensure_continuable(early, [])

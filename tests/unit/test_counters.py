@@ -61,7 +61,7 @@ def test_waiting_of_new_threads_counts_and_of_ended_ones_does_not() -> None:
     assert counters.waited_s({1: 1.0}, {}) is None
 
 
-def test_contestants_of_the_same_race_are_not_foreign_on_a_gpu() -> None:
+def test_contestants_of_the_same_comparison_are_not_foreign_on_a_gpu() -> None:
     parents = {10: 5, 11: 5, 99: 1}
     count = counters.foreign_processes([10, 11, 99, 99, 77], 10, 5, lambda pid: parents.get(pid, 0))
     assert count == 2  # 99, and 77 of which nothing is known

@@ -82,27 +82,27 @@ def test_many_configurations_are_predicted_piece_by_piece(monkeypatch: pytest.Mo
     assert [len(part) for part in found.at(CODES[:0])] == [0, 0]
 
 
-def test_one_look_is_enough_for_a_model() -> None:
+def test_one_observation_is_enough_for_a_model() -> None:
     mean, deviation = fit(CODES[3:4], [0.1], [None]).at(CODES)
     assert np.isfinite(mean).all()
     assert (deviation > 0).all()
     assert mean[3] == pytest.approx(mean.max())
 
 
-def test_two_looks_at_one_configuration_count_as_two() -> None:
+def test_two_observations_of_one_configuration_count_as_two() -> None:
     once = fit(CODES[:1], [0.1], [0.02]).at(CODES[:1])[1][0]
     twice = fit(CODES[[0, 0]], [0.1, 0.1], [0.02, 0.02]).at(CODES[:1])[1][0]
     assert twice < 0.8 * once
 
 
-def test_looks_of_one_race_count_less_than_looks_of_two() -> None:
+def test_observations_of_one_comparison_count_less_than_those_of_two() -> None:
     def deviation(comparisons: list[str]) -> float:
         return float(fit(CODES[[0, 0]], [0.1, 0.1], [0.02, 0.02], comparisons).at(CODES[:1])[1][0])
 
     assert deviation(["a", "a"]) > deviation(["a", "b"])
 
 
-def test_a_race_whose_reference_was_slow_is_seen_through() -> None:
+def test_a_comparison_whose_reference_was_slow_is_seen_through() -> None:
     """Half of the screening comes from a comparison in which every configuration seems 6 % better."""
     rng = np.random.default_rng(3)
     at = rng.permutation(len(CODES))
@@ -122,7 +122,7 @@ def test_a_slow_process_hides_no_good_configuration() -> None:
     assert model(2).at(CODES)[0][best] - fit(CODES, gains, [ERROR] * len(CODES)).at(CODES)[0][best] < 0.1
 
 
-def test_a_fast_look_counts_fully() -> None:
+def test_a_fast_observation_counts_fully() -> None:
     gains = measured(CODES, 2)
     gains[7] += 0.3
     mean, _ = fit(CODES, gains, [ERROR] * len(CODES)).at(CODES)
@@ -145,7 +145,7 @@ def test_the_prior_variance_is_that_of_one_configuration_with_itself() -> None:
 
 @hypothesis(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, len(CODES) - 1), min_size=1, max_size=12), st.integers(0, 1000))
-def test_any_looks_make_a_model(rows: list[int], seed: int) -> None:
+def test_any_observations_make_a_model(rows: list[int], seed: int) -> None:
     gains = np.random.default_rng(seed).normal(0, 2, len(rows)).tolist()
     mean, deviation = fit(CODES[rows], gains, [None if i % 2 else 0.0 for i in rows]).at(CODES)
     assert np.isfinite(mean).all()
@@ -163,7 +163,7 @@ def test_the_promising_are_tried_next_and_none_twice() -> None:
     assert gains.mean() > truth(CODES).mean()
 
 
-def test_a_batch_is_no_cluster_of_neighbours() -> None:
+def test_a_batch_is_no_cluster_of_samples() -> None:
     found = model(tried=CODES[[0, 8, 20]])
     chosen = CODES[[index for index, _ in next_batch(found, CODES, 4)]]
     distances = [(a != b).sum() for a, b in itertools.combinations(chosen, 2)]

@@ -55,13 +55,13 @@ def contrast(ratio: float = 1.25, **changes: Any) -> dict[str, Any]:
 # --- combined evaluations -------------------------------------------------------------------------------
 
 
-def test_looks_are_weighted_by_how_sure_they_are() -> None:
+def test_observations_are_weighted_by_their_standard_errors() -> None:
     middle, error = pooled([(0.0, 0.1), (0.1, 0.05)])
     assert middle == pytest.approx(0.1 * 4 / 5)
     assert error == pytest.approx(0.05 / math.sqrt(1.25))
 
 
-def test_a_look_of_unknown_error_counts_as_a_rough_one() -> None:
+def test_an_observation_of_unknown_error_counts_as_a_rough_one() -> None:
     assert pooled([(0.1, None)]) == (pytest.approx(0.1), None)
     middle, error = pooled([(0.0, None), (0.06, UNKNOWN_SE)])
     assert middle == pytest.approx(0.03)
@@ -69,7 +69,9 @@ def test_a_look_of_unknown_error_counts_as_a_rough_one() -> None:
 
 
 @given(st.lists(GAINS, min_size=1, max_size=6))
-def test_together_looks_are_between_the_worst_and_the_best(gains: list[tuple[float, float | None]]) -> None:
+def test_combined_observations_are_between_the_worst_and_the_best(
+    gains: list[tuple[float, float | None]],
+) -> None:
     middle, error = pooled(gains)
     assert min(one for one, _ in gains) - 1e-9 <= middle <= max(one for one, _ in gains) + 1e-9
     known = [one for _, one in gains if one is not None]
@@ -77,7 +79,7 @@ def test_together_looks_are_between_the_worst_and_the_best(gains: list[tuple[flo
     assert error is None or error > 0
 
 
-def test_looks_that_contradict_each_other_are_believed_less() -> None:
+def test_observations_that_contradict_each_other_count_less() -> None:
     agree, contradict = pooled([(0.1, 0.01), (0.11, 0.01)]), pooled([(0.1, 0.01), (0.2, 0.01)])
     assert agree[1] == pytest.approx(0.01 / math.sqrt(2))
     assert contradict[1] == pytest.approx(0.05)  # half of their distance
@@ -141,7 +143,7 @@ def test_one_metric_of_unknown_error_stays_so() -> None:
 # --- one comparison -------------------------------------------------------------------------------------
 
 
-def test_a_look_has_the_gain_of_every_metric_larger_is_better() -> None:
+def test_an_observation_has_the_speedup_of_every_metric_larger_is_better() -> None:
     other = result(cpu_s_per_inference=4e-3, peak_rss_bytes=100_000_000)
     found = look(HEAD, result(), other, contrast(), sizes=(1.0, 4.0))
     assert all(found.gains[name] == (math.log(1.25), 0.02) for name in FROM_MEDIANS)
@@ -160,20 +162,20 @@ def test_a_look_has_the_gain_of_every_metric_larger_is_better() -> None:
     }
 
 
-def test_a_look_without_common_rounds_has_no_gain_of_time() -> None:
+def test_an_observation_without_common_rounds_has_no_speedup() -> None:
     found = look(HEAD, result(), result(), None)
     assert not set(FROM_MEDIANS) & set(found.gains)
     assert "latency_p50" in found.values
 
 
-def test_a_look_without_a_result_failed() -> None:
+def test_an_observation_without_a_result_failed() -> None:
     failed = Observation(stage="screen", race="r", trial="t", error="It crashed.")
     assert look(failed, {}, result(), None).error == "It crashed."
     assert look(HEAD, {}, result(), None).error
     assert look(failed, result(), result(), contrast()).gains == {}
 
 
-def test_a_rough_look_takes_its_error_from_what_its_rounds_differ_by() -> None:
+def test_a_rough_observation_takes_its_error_from_what_its_rounds_differ_by() -> None:
     rough = look(HEAD, result(), result(), contrast(standard_error=None, rounds=4)).gains["latency_p50"][1]
     assert rough == pytest.approx(math.hypot(0.015, 0.01))
     assert (
@@ -275,7 +277,7 @@ def test_what_a_single_launch_showed_has_no_interval() -> None:
     assert speedup_text(found) == "about 1.35× (1 launch, no interval yet)"
 
 
-def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
+def test_a_comparison_of_many_launches_is_told_with_its_own_interval() -> None:
     rng = np.random.default_rng(1)
     numbers = contrast_between(rng.normal(0.1, 0.01, (6, 8)).tolist(), looks=7)
     gain = {"latency_p50": (math.log(numbers.ratio), numbers.standard_error)}

@@ -48,7 +48,7 @@ def generations(median_s: float, own: list[float], copies: int = 1, rounds: int 
     ]
 
 
-def test_two_that_raced_have_the_verdict_of_their_race() -> None:
+def test_two_that_were_compared_have_the_verdict_of_their_comparison() -> None:
     of = Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, contrasts=[stored("b", "a")]))
     found = end_to_end(of)
     assert (found.verdict, found.raced, found.per_row) == ("FASTER", True, False)
@@ -64,7 +64,7 @@ def test_the_same_contrast_the_other_way_round_is_turned() -> None:
     assert (found.low_s, found.high_s) == (pytest.approx(0.0006), pytest.approx(0.0015))
 
 
-def test_two_candidates_of_one_race_are_compared_by_their_rounds() -> None:
+def test_two_candidates_of_one_comparison_are_compared_by_their_rounds() -> None:
     of = Pair(
         baseline=trial("a", 0.002, comparison="race", blocks=blocks(0.002)),
         candidate=trial("b", 0.004, comparison="race", blocks=blocks(0.00401), batch_size=4),
@@ -136,13 +136,13 @@ def test_a_verdict_that_the_aa_test_does_not_let_stand_is_none_with_its_reason()
         assert "9.0 %" in found.words
 
 
-def test_a_verdict_that_stands_in_a_race_of_which_another_does_not() -> None:
+def test_a_verdict_that_stands_in_a_comparison_of_which_another_does_not() -> None:
     contrast = stored("b", "a", holds=True, holds_reason="", generations=9)
     found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.001, contrasts=[contrast])))
     assert (found.verdict, found.raced) == ("FASTER", True)
 
 
-def test_two_candidates_of_a_race_that_was_rejected_decide_nothing() -> None:
+def test_two_candidates_of_a_comparison_that_was_rejected_decide_nothing() -> None:
     of = Pair(
         baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN)),
         candidate=trial(
@@ -170,7 +170,7 @@ def test_samples_that_were_pruned_are_missed_by_name() -> None:
     assert end_to_end(Pair(baseline=of.baseline, candidate=stays)).verdict == "FASTER"
 
 
-def test_two_that_did_not_race_have_no_ratio() -> None:
+def test_two_that_were_not_compared_have_no_ratio() -> None:
     """Two identical requests of different times came out as 1.8 times faster, with an interval."""
     for candidate_s in (0.001, 0.00201, 0.002):
         found = end_to_end(Pair(baseline=trial("a", 0.002, spread=0.001), candidate=trial("b", candidate_s)))
@@ -180,7 +180,7 @@ def test_two_that_did_not_race_have_no_ratio() -> None:
         assert not end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", candidate_s))).raced
 
 
-def test_two_results_of_rejected_races_of_their_own_decide_nothing() -> None:
+def test_two_results_of_rejected_comparisons_of_their_own_decide_nothing() -> None:
     rejected = {"grade": "F", "grade_reason": "It was off."}
     of = Pair(
         baseline=trial("a", 0.002, comparison="one", blocks=generations(0.002, EVEN), **rejected),
@@ -189,7 +189,7 @@ def test_two_results_of_rejected_races_of_their_own_decide_nothing() -> None:
     assert (end_to_end(of).verdict, end_to_end(of).low_s) == ("UNDECIDED", None)
 
 
-def test_the_margin_is_that_of_their_race() -> None:
+def test_the_margin_is_that_of_their_comparison() -> None:
     of = Pair(
         baseline=trial("a", 0.002, comparison="race", blocks=generations(0.002, EVEN[::-1])),
         candidate=trial("b", 0.0019, comparison="race", blocks=generations(0.0019, EVEN)),
@@ -205,7 +205,7 @@ def test_a_verdict_between_different_models_says_that_they_compute_something_els
     assert found.words.endswith(f"; {DIFFERENT_OUTPUTS}")
 
 
-def test_the_race_of_a_pair_is_what_both_asked_for() -> None:
+def test_the_comparison_of_a_pair_is_what_both_asked_for() -> None:
     spec = {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 2}}
     one = replace(trial("a" * 16, 0.002), spec={"model": {"path": "m.onnx"}})
     other = replace(trial("b" * 16, 0.001), spec=spec)
@@ -226,7 +226,7 @@ def test_results_of_two_machines_are_not_compared_and_what_differs_is_told() -> 
     assert "6.9" in found.words
 
 
-def test_a_rejected_race_decides_nothing() -> None:
+def test_a_rejected_comparison_decides_nothing() -> None:
     candidate = trial(
         "b", 0.001, contrasts=[stored("b", "a")], grade="F", grade_reason="A neighbour used 0.9 cores."
     )

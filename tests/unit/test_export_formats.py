@@ -54,7 +54,7 @@ def inspected(path: str, changed_at: int) -> Any:
     return inspect_model(path)
 
 
-def leaving(path: Path, *, steps: tuple[Step, ...] = (), original: str = "", **parts: Any) -> ExportSource:
+def source_of(path: Path, *, steps: tuple[Step, ...] = (), original: str = "", **parts: Any) -> ExportSource:
     """A complete trial of the model at `path` as the store would give it, with parts of its spec."""
     info = inspected(str(path), path.stat().st_mtime_ns)
     model = {"path": str(path), "sha256": info["sha256"], **parts.pop("model", {})}
@@ -189,7 +189,7 @@ def based_on(emitter: str, parts: dict[str, Any], base: dict[str, Any] | None = 
 
 @pytest.mark.parametrize("emitter", NAMES)
 def test_no_format_loses_a_setting_in_silence(model: Path, emitter: str) -> None:
-    plain = write(emitter, leaving(model, **based_on(emitter, {})))
+    plain = write(emitter, source_of(model, **based_on(emitter, {})))
     names = [one.name for one in SETTINGS if one.name not in ONE_VALUE]
     assert len(names) > 40
     for name in names:
@@ -197,7 +197,7 @@ def test_no_format_loses_a_setting_in_silence(model: Path, emitter: str) -> None
 
 
 def is_not_lost_in_silence(model: Path, emitter: str, name: str, plain: str) -> None:
-    what = leaving(model, **based_on(emitter, sample(name)))
+    what = source_of(model, **based_on(emitter, sample(name)))
     spec = spec_from_dict(what.trial.spec)
     assert requested_value(spec, name) not in (
         None,
@@ -233,7 +233,7 @@ def test_no_format_loses_an_option_of_a_provider(model: Path, emitter: str, prov
     }
     chain = [{"name": provider, "options": options}, {"name": CPU}]
     session = {"providers": chain, "expert": not known}
-    what = leaving(model, session=session)
+    what = source_of(model, session=session)
     if (refused := refusal(emitter, what)) is not None:
         assert provider in refused
         return
@@ -265,12 +265,12 @@ def option_value(option: Any) -> str:
 
 @pytest.mark.parametrize("emitter", NAMES)
 def test_a_trial_without_wishes_loses_nothing(model: Path, emitter: str) -> None:
-    assert lost(write(emitter, leaving(model, **based_on(emitter, {})))).keys() <= {"expert"}
+    assert lost(write(emitter, source_of(model, **based_on(emitter, {})))).keys() <= {"expert"}
 
 
 @pytest.mark.parametrize("emitter", NAMES)
 def test_outputs_that_differ_leave_only_with_words(model: Path, emitter: str) -> None:
-    what = leaving(model, **based_on(emitter, {}))
+    what = source_of(model, **based_on(emitter, {}))
     guard = {"breach": True, "why": "largest error 0.5"}
     what = replace(what, trial=replace(what.trial, result={**what.trial.facts, "guard": guard}))
     with pytest.raises(SpecError, match=OUTPUTS_DIFFER):
@@ -285,7 +285,7 @@ def test_outputs_that_differ_leave_only_with_words(model: Path, emitter: str) ->
 @pytest.mark.parametrize("emitter", [one for one in NAMES if one != "yaml"])
 def test_another_engine_is_refused_with_a_way_out(model: Path, emitter: str) -> None:
     with pytest.raises(SpecError, match="torch-eager") as refused:
-        write(emitter, leaving(model, engine="torch-eager"))
+        write(emitter, source_of(model, engine="torch-eager"))
     assert "YAML" in refused.value.hint
 
 
@@ -317,10 +317,10 @@ def test_nasty_text_never_leaves_its_quotes(model: Path, emitter: str) -> None:
 def stays_in_its_quotes(model: Path, emitter: str, text: str) -> None:
     """Names of a hostile model and configuration: the number of lines that are no comment stays the same."""
     session = {"session_config_entries": {"my.key": text}, "expert": True, "disabled_optimizers": ["a"]}
-    plain = leaving(
+    plain = source_of(
         model, **based_on(emitter, {"session": {**session, "session_config_entries": {"my.key": "x"}}})
     )
-    nasty = leaving(model, **based_on(emitter, {"session": session}))
+    nasty = source_of(model, **based_on(emitter, {"session": session}))
     for one in (plain, nasty):
         spec = {
             **one.trial.spec,
@@ -354,7 +354,7 @@ def makes_no_line_of_its_own(model: Path, emitter: str, text: str) -> None:
     entries = {"session_config_entries": {text: "1"}, "run_config_entries": {text: "1"}}
     chain = [{"name": OPENVINO, "options": {text: "1"}}, {"name": CPU}]
     for parts in (entries, {"providers": chain}):
-        what = leaving(model, **based_on(emitter, {"session": {**parts, "expert": True}}))
+        what = source_of(model, **based_on(emitter, {"session": {**parts, "expert": True}}))
         if refusal(emitter, what) is not None:
             continue
         told = write(emitter, what)
@@ -405,19 +405,19 @@ def run(command: list[str], folder: Path, **variables: str) -> str:
 @pytest.mark.parametrize("parts", [{}, EVERYTHING], ids=["default", "everything"])
 def test_the_program_for_node_runs(model: Path, tmp_path: Path, parts: dict[str, Any]) -> None:
     rows = parts.get("workload", {}).get("batch_size", 2)
-    (tmp_path / "run.js").write_text(write("javascript", leaving(model, **parts)), encoding="utf-8")
+    (tmp_path / "run.js").write_text(write("javascript", source_of(model, **parts)), encoding="utf-8")
     assert run(["node", "run.js"], tmp_path).strip() == f"y [{rows},4]"
 
 
 @pytest.mark.skipif(bool(has_node()), reason=has_node() or "-")
 def test_the_program_for_node_feeds_every_type_and_passes_entries_on(tmp_path: Path) -> None:
     path = tiny_models.every_dtype(tmp_path / "every.onnx")
-    (tmp_path / "run.js").write_text(write("javascript", leaving(path)), encoding="utf-8")
+    (tmp_path / "run.js").write_text(write("javascript", source_of(path)), encoding="utf-8")
     run(["node", "run.js"], tmp_path)
     # ONNX Runtime complains of what it reads: so it read the entry
     name = "session.intra_op_thread_affinities"
     session = {"intra_op_num_threads": 2, "session_config_entries": {name: "1"}}
-    text = write("javascript", leaving(path, session=session))
+    text = write("javascript", source_of(path, session=session))
     assert f'"{name}": "1"' in text
     (tmp_path / "bad.js").write_text(
         text.replace(f'"{name}": "1"', f'"{name}": "nonsense"'), encoding="utf-8"
@@ -430,7 +430,7 @@ def test_the_program_for_node_feeds_every_type_and_passes_entries_on(tmp_path: P
 @pytest.mark.skipif(bool(has_node()), reason=has_node() or "-")
 def test_the_program_for_node_stops_on_another_model(tmp_path: Path) -> None:
     path = tiny_models.mlp(tmp_path / "m.onnx")
-    (tmp_path / "run.js").write_text(write("javascript", leaving(path)), encoding="utf-8")
+    (tmp_path / "run.js").write_text(write("javascript", source_of(path)), encoding="utf-8")
     tiny_models.mlp(path, hidden=8)
     done = subprocess.run(["node", "run.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
@@ -480,17 +480,17 @@ def library() -> Path:
 )
 def test_the_program_in_cpp_compiles_and_runs(model: Path, tmp_path: Path, parts: dict[str, Any]) -> None:
     rows = parts.get("workload", {}).get("batch_size", 2)
-    assert compiled(write("cpp", leaving(model, **parts)), tmp_path) == f"y [{rows}, 4]"
+    assert compiled(write("cpp", source_of(model, **parts)), tmp_path) == f"y [{rows}, 4]"
 
 
 @pytest.mark.skipif(cpp_headers() is None, reason=NO_HEADER)
 def test_the_program_in_cpp_feeds_every_type(tmp_path: Path) -> None:
-    assert compiled(write("cpp", leaving(tiny_models.every_dtype(tmp_path / "every.onnx"))), tmp_path)
+    assert compiled(write("cpp", source_of(tiny_models.every_dtype(tmp_path / "every.onnx"))), tmp_path)
 
 
 @pytest.mark.skipif(cpp_headers() is None, reason=NO_HEADER)
 def test_the_program_in_cpp_feeds_bfloat16(tmp_path: Path) -> None:
-    what = leaving(tiny_models.identity(tmp_path / "b.onnx", "bfloat16"))
+    what = source_of(tiny_models.identity(tmp_path / "b.onnx", "bfloat16"))
     assert compiled(write("cpp", what), tmp_path) == "y [2, 4]"
 
 
@@ -501,7 +501,7 @@ def test_the_program_in_cpp_names_providers_as_the_header_does(
 ) -> None:
     chain = [{"name": provider, "options": {"device_id": "0"}}, {"name": CPU}]
     session = {"providers": chain, "expert": True}
-    text = write("cpp", leaving(model, session=session, workload={"use_io_binding": True}))
+    text = write("cpp", source_of(model, session=session, workload={"use_io_binding": True}))
     (tmp_path / "run.cpp").write_text(text, encoding="utf-8")
     run(["g++", "-std=c++17", *(cpp_headers() or []), "-fsyntax-only", "run.cpp"], tmp_path)
 
@@ -516,7 +516,7 @@ def compiled(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_says_that_it_was_not_compiled_or_needs_no_compiler(model: Path, name: str) -> None:
-    assert ("COMPILED" in write(name, leaving(model))) is (name in ("cpp", "csharp"))
+    assert ("COMPILED" in write(name, source_of(model))) is (name in ("cpp", "csharp"))
 
 
 @pytest.mark.parametrize(
@@ -534,14 +534,14 @@ def test_every_program_says_that_it_was_not_compiled_or_needs_no_compiler(model:
 def test_whole_numbers_are_fed_exactly(
     tmp_path: Path, dtype: str, value: int, written: tuple[str, str, str]
 ) -> None:
-    what = leaving(tiny_models.identity(tmp_path / "i.onnx", dtype), workload={"feed_values": {"x": value}})
+    what = source_of(tiny_models.identity(tmp_path / "i.onnx", dtype), workload={"feed_values": {"x": value}})
     for name, text in zip(("javascript", "cpp", "csharp"), written, strict=True):
         assert text in write(name, what)
 
 
 @pytest.mark.skipif(shutil.which("dotnet") is None, reason="there is no .NET SDK here")
 def test_the_program_in_csharp_compiles(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "Program.cs").write_text(write("csharp", leaving(model, **EVERYTHING)), encoding="utf-8")
+    (tmp_path / "Program.cs").write_text(write("csharp", source_of(model, **EVERYTHING)), encoding="utf-8")
     version = importlib.metadata.version("onnxruntime-gpu").rsplit(".", 1)[0]
     (tmp_path / "run.csproj").write_text(
         '<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType>'
@@ -552,7 +552,7 @@ def test_the_program_in_csharp_compiles(model: Path, tmp_path: Path) -> None:
 
 
 def test_the_program_in_csharp_has_balanced_brackets_and_every_setting(model: Path) -> None:
-    text = write("csharp", leaving(model, **EVERYTHING))
+    text = write("csharp", source_of(model, **EVERYTHING))
     plain = re.sub(r'"(?:[^"\\]|\\.)*"', "", "\n".join(body(text)))
     for opened, closed in ("{}", "()", "[]"):
         assert plain.count(opened) == plain.count(closed)
@@ -577,7 +577,7 @@ def test_disabled_optimizers_are_told_by_a_config_entry_that_does_the_same(
         r'"(optimization[^"]+)": "([^"]+)"',
         write(
             "javascript",
-            leaving(path, session={"disabled_optimizers": ["ConvActivationFusion", "ConvBNFusion"]}),
+            source_of(path, session={"disabled_optimizers": ["ConvActivationFusion", "ConvBNFusion"]}),
         ),
     )
     graphs = {}
@@ -594,7 +594,7 @@ def test_disabled_optimizers_are_told_by_a_config_entry_that_does_the_same(
 
 
 def test_the_command_line_of_perf_test_holds_every_setting(model: Path) -> None:
-    text = write("perf-test", leaving(model, **{**EVERYTHING, "protocol": {"runs": 50, "cpus": "0-1"}}))
+    text = write("perf-test", source_of(model, **{**EVERYTHING, "protocol": {"runs": 50, "cpus": "0-1"}}))
     words = shlex.split(text.split("exec ", 1)[1])
     assert words[:4] == ["taskset", "-c", "0-1", "onnxruntime_perf_test"]
     pairs = dict(itertools.pairwise(words))
@@ -607,7 +607,7 @@ def test_the_command_line_of_perf_test_holds_every_setting(model: Path) -> None:
 
 def test_perf_test_takes_one_accelerator_and_says_what_it_leaves_out(model: Path) -> None:
     session = {"providers": [{"name": TENSORRT, "options": {"trt_fp16_enable": "1"}}, {"name": CUDA}]}
-    text = write("perf-test", leaving(model, session=session))
+    text = write("perf-test", source_of(model, session=session))
     assert CUDA in lost(text)["providers"]
     assert "trt_fp16_enable|True" in shlex.split(text.split("exec ", 1)[1])
 
@@ -639,7 +639,7 @@ def test_onnx_runtime_takes_the_settings_from_the_copy(model: Path, tmp_path: Pa
     copies = [tmp_path / f"{level}.onnx" for level in LEVELS]
     for level, path in zip(LEVELS, copies, strict=True):
         session = {**EVERYTHING["session"], "graph_optimization_level": level, "intra_op_num_threads": 3}
-        path.write_bytes(format_named("ort-config").content(leaving(model, session=session)))
+        path.write_bytes(format_named("ort-config").content(source_of(model, session=session)))
     assert read_back(copies, tmp_path) == [[3, 2, "ORT_PARALLEL", level] for level in LEVELS]
     assert read_back(copies[:1], tmp_path, "0") == [[0, 0, "ORT_SEQUENTIAL", "ORT_ENABLE_ALL"]]
     copy = onnx.load(copies[-1])
@@ -654,11 +654,11 @@ def test_onnx_runtime_takes_the_settings_from_the_copy(model: Path, tmp_path: Pa
 def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_path: Path) -> None:
     config = format_named("ort-config")
     with pytest.raises(SpecError, match="FP16"):
-        config.text(leaving(model, model={"precision": "fp16"}))
+        config.text(source_of(model, model={"precision": "fp16"}))
     with pytest.raises(SpecError, match="external weights"):
-        config.text(leaving(tiny_models.external_data(tmp_path / "e.onnx")))
+        config.text(source_of(tiny_models.external_data(tmp_path / "e.onnx")))
     path = tiny_models.mlp(tmp_path / "m.onnx")
-    what = leaving(path)
+    what = source_of(path)
     tiny_models.mlp(path, hidden=8)
     with pytest.raises(ModelError, match=re.escape(path.name)):
         config.content(what)
@@ -670,7 +670,7 @@ def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_pa
     entry.key, entry.value = KEY, "{}"
     onnx.save(taken, tmp_path / "taken.onnx")
     with pytest.raises(SpecError, match="already"):
-        config.text(leaving(tmp_path / "taken.onnx"))
+        config.text(source_of(tmp_path / "taken.onnx"))
 
 
 # --- Triton -------------------------------------------------------------------------------------------------
@@ -686,7 +686,7 @@ def triton_config(what: ExportSource) -> Any:
 
 
 def test_triton_reads_inputs_batch_and_instances(model: Path) -> None:
-    config = triton_config(leaving(model, workload={"batch_size": 4}))
+    config = triton_config(source_of(model, workload={"batch_size": 4}))
     assert (config.name, config.backend, config.max_batch_size) == ("tiny", "onnxruntime", 4)
     (fed,), (got,) = config.input, config.output
     assert (fed.name, list(fed.dims), got.name, list(got.dims)) == ("x", [16], "y", [4])
@@ -708,7 +708,7 @@ def test_triton_reads_every_setting_that_its_back_end_knows(model: Path) -> None
         **EVERYTHING["session"],
         "run_config_entries": {"memory.enable_memory_arena_shrinkage": "cpu:0"},
     }
-    config = triton_config(leaving(model, session=session, protocol={"warmup_runs": 3}))
+    config = triton_config(source_of(model, session=session, protocol={"warmup_runs": 3}))
     told = {key: value.string_value for key, value in config.parameters.items()}
     assert told == {
         "intra_op_thread_count": "2",
@@ -720,7 +720,7 @@ def test_triton_reads_every_setting_that_its_back_end_knows(model: Path) -> None
     }
     assert config.optimization.graph.level == 1
     assert config.model_warmup[0].count == 3
-    text = write("triton", leaving(model, session=session))
+    text = write("triton", source_of(model, session=session))
     assert {"disabled_optimizers", "session.disable_prepacking", "session.intra_op.allow_spinning"} <= lost(
         text
     ).keys()
@@ -735,7 +735,7 @@ def test_triton_reads_accelerators_with_their_options(model: Path) -> None:
     }
     cuda = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC", "enable_cuda_graph": "1"}
     chain = [{"name": TENSORRT, "options": tensorrt}, {"name": CUDA, "options": cuda}]
-    config = triton_config(leaving(model, session={"providers": chain}))
+    config = triton_config(source_of(model, session={"providers": chain}))
     (group,) = config.instance_group
     assert (group.kind, list(group.gpus)) == (group.KIND_GPU, [1])
     first, second = config.optimization.execution_accelerators.gpu_execution_accelerator
@@ -758,7 +758,7 @@ def test_triton_reads_accelerators_with_their_options(model: Path) -> None:
 def test_a_model_that_triton_cannot_batch_goes_without_and_says_so(
     tmp_path: Path, make: Any, why: str
 ) -> None:
-    what = leaving(make(tmp_path / "m.onnx"))
+    what = source_of(make(tmp_path / "m.onnx"))
     config = triton_config(what)
     assert config.max_batch_size == 0
     text = write("triton", what)
@@ -773,7 +773,7 @@ def test_a_model_that_triton_cannot_batch_goes_without_and_says_so(
 
 def test_the_zip_is_a_model_repository(tmp_path: Path) -> None:
     path = tiny_models.external_data(tmp_path / "e.onnx")
-    with zipfile.ZipFile(io.BytesIO(format_named("triton").content(leaving(path)))) as archive:
+    with zipfile.ZipFile(io.BytesIO(format_named("triton").content(source_of(path)))) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["tiny/config.pbtxt", "tiny/1/model.onnx", "tiny/1/weights.bin"]
         assert archive.read("tiny/1/model.onnx") == path.read_bytes()
@@ -784,7 +784,7 @@ def test_the_zip_is_a_model_repository(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_not_those_that_were_measured_go_into_no_repository(tmp_path: Path) -> None:
-    what = leaving(tiny_models.external_data(tmp_path / "e.onnx"))
+    what = source_of(tiny_models.external_data(tmp_path / "e.onnx"))
     beside = tmp_path / "weights.bin"
     data = beside.read_bytes()
     beside.write_bytes(bytes(len(data)))
@@ -801,11 +801,11 @@ def test_weights_that_are_not_those_that_were_measured_go_into_no_repository(tmp
 
 def test_triton_refuses_what_it_cannot_serve(model: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="DmlExecutionProvider"):
-        write("triton", leaving(model, session={"providers": [{"name": "DmlExecutionProvider"}]}))
+        write("triton", source_of(model, session={"providers": [{"name": "DmlExecutionProvider"}]}))
     with pytest.raises(SpecError, match="known"):
-        write("triton", replace(leaving(model), info=None))
+        write("triton", replace(source_of(model), info=None))
     with pytest.raises(SpecError, match="describe"):
-        write("triton", leaving(tiny_models.rank_unknown(tmp_path / "r.onnx")))
+        write("triton", source_of(tiny_models.rank_unknown(tmp_path / "r.onnx")))
 
 
 # --- OpenVINO, and the same setting in other formats --------------------------------------------------------
@@ -824,7 +824,7 @@ def test_the_settings_for_openvino_hold_device_streams_precision_and_hint(model:
         "intra_op_num_threads": 3,
         "expert": True,
     }
-    text = write("openvino", leaving(model, session=session))
+    text = write("openvino", source_of(model, session=session))
     data = yaml.safe_load(text)
     assert data["device"] == "GPU.1"
     assert data["onnxruntime"] == {"provider": OPENVINO, "provider_options": options}
@@ -837,7 +837,7 @@ def test_the_settings_for_openvino_hold_device_streams_precision_and_hint(model:
     }
     assert "intra_op_num_threads" in lost(text)
     with pytest.raises(SpecError, match="OpenVINO") as refused:
-        write("openvino", leaving(model))
+        write("openvino", source_of(model))
     assert "counterparts" in refused.value.hint
 
 
@@ -847,15 +847,15 @@ def test_every_wish_has_a_counterpart_or_is_said_to_have_none() -> None:
 
 
 def test_the_table_of_counterparts_stands_for_every_trial(model: Path) -> None:
-    text = write("counterparts", leaving(model, **EVERYTHING))
+    text = write("counterparts", source_of(model, **EVERYTHING))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + len(session_settings())
     assert any("INFERENCE_NUM_THREADS" in row and "`2`" in row for row in rows)
     assert text.startswith("<!--")
     session = {"session_config_entries": {"my.key": "--->"}, "expert": True}
-    for one in (text, write("counterparts", leaving(model, session=session, model={"precision": "fp16"}))):
+    for one in (text, write("counterparts", source_of(model, session=session, model={"precision": "fp16"}))):
         assert "-->" not in one.split("\n-->\n")[0]
-    what = leaving(model)
+    what = source_of(model)
     guard = {"breach": True, "why": "--->"}
     what = replace(what, trial=replace(what.trial, result={**what.trial.facts, "guard": guard}))
     assert write("counterparts", what, "we accept --> this").count("-->") == 1
@@ -867,7 +867,7 @@ def test_the_table_of_counterparts_stands_for_every_trial(model: Path) -> None:
 def test_the_dockerfile_installs_from_a_folder_and_ends_with_verify(model: Path, tmp_path: Path) -> None:
     parser = pytest.importorskip("dockerfile_parse", reason="dockerfile-parse is not installed")
     chain = [{"name": CUDA}]
-    text = write("dockerfile", leaving(model, session={"providers": chain}, protocol={"cpus": "0-1"}))
+    text = write("dockerfile", source_of(model, session={"providers": chain}, protocol={"cpus": "0-1"}))
     read = parser.DockerfileParser(str(tmp_path))
     read.content = text
     steps = [(one["instruction"], one["value"]) for one in read.structure if one["instruction"] != "COMMENT"]
@@ -929,7 +929,7 @@ print("read", len(sys.argv) - 1)
 def test_olive_reads_every_workflow(model: Path, tmp_path: Path) -> None:
     paths = []
     for name, steps in CHAINS.items():
-        what = leaving(model, steps=tuple(steps), original=str(model), **EVERYTHING)
+        what = source_of(model, steps=tuple(steps), original=str(model), **EVERYTHING)
         paths.append(tmp_path / f"{name}.yaml")
         paths[-1].write_text(write("olive", what), encoding="utf-8")
     told = run([olive_python() or "", "-c", PARSE, *map(str, paths)], tmp_path, OLIVE_DISABLE_TELEMETRY="1")
@@ -938,7 +938,7 @@ def test_olive_reads_every_workflow(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_olive_gets_a_pass_for_a_step_or_is_told_that_there_is_none(model: Path, name: str) -> None:
-    text = write("olive", leaving(model, steps=tuple(CHAINS[name]), original="original.onnx"))
+    text = write("olive", source_of(model, steps=tuple(CHAINS[name]), original="original.onnx"))
     data = yaml.safe_load(text)
     assert data["input_model"]["model_path"] == "original.onnx"
     for number, step in enumerate(CHAINS[name], start=1):
@@ -952,7 +952,7 @@ def test_olive_gets_a_pass_for_a_step_or_is_told_that_there_is_none(model: Path,
 
 
 def test_olive_gets_the_session_and_the_fp16_copy(model: Path) -> None:
-    data = yaml.safe_load(write("olive", leaving(model, **EVERYTHING, model={"precision": "fp16"})))
+    data = yaml.safe_load(write("olive", source_of(model, **EVERYTHING, model={"precision": "fp16"})))
     settings = data["input_model"]["inference_settings"]
     assert settings["execution_provider"] == [CPU]
     assert settings["session_options"]["intra_op_num_threads"] == 2
@@ -969,17 +969,17 @@ def test_free_dimensions_are_written_with_the_sizes_that_were_fed(
     tmp_path: Path, emitter: str, make: Any
 ) -> None:
     path = make(tmp_path / "m.onnx")
-    text = write(emitter, leaving(path))
+    text = write(emitter, source_of(path))
     assert text.strip()
     if emitter in PROGRAMS:
-        for one in leaving(path).trial.facts["inputs"]:
+        for one in source_of(path).trial.facts["inputs"]:
             shape = re.sub(r"\s", "", ",".join(map(str, one["shape"])))
             assert shape in re.sub(r"\s", "", text)
 
 
 @pytest.mark.parametrize("emitter", NAMES)
 def test_a_trial_that_failed_leaves_or_says_why_not(model: Path, emitter: str) -> None:
-    bare = replace(leaving(model), info=None)
+    bare = replace(source_of(model), info=None)
     bare = replace(bare, trial=replace(bare.trial, state="FAIL", result=None))
     refused = refusal(emitter, bare)
     assert refused is None or any(word in refused for word in ("known", "OpenVINO", "complete"))

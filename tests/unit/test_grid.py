@@ -92,7 +92,7 @@ def test_a_table_fits_80_characters(name: str) -> None:
     assert max(map(len, tables()[name])) <= 80
 
 
-def test_a_race_says_first_who_is_ahead() -> None:
+def test_a_comparison_says_first_which_configuration_is_fastest() -> None:
     said = lines(comparisons.comparison_sheet(comparison(), [trial(), trial("b" * 16)]))[1]
     assert (
         said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % CI [1.40, 1.60]."

@@ -120,7 +120,7 @@ def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analy
     assert heard[-1]["contrasts"][0]["ratio"] is not None
 
 
-def test_one_launch_or_two_show_no_interval_even_where_a_search_looks_at_them() -> None:
+def test_one_launch_or_two_show_no_interval_even_in_an_elimination_round() -> None:
     one = standing(Effort(name="heat", target=0.02, budget_s=60, looks=(1, 2, 3, 4)))
     rng = np.random.default_rng(5)
     for launch in range(MIN_SHOWN_LAUNCHES):

@@ -95,7 +95,7 @@ def test_launches_that_were_alive_together_are_dealt_together() -> None:
         deck.deal()
 
 
-def test_a_recording_is_played_by_the_rules_of_a_race() -> None:
+def test_a_recording_is_played_by_the_rules_of_a_comparison() -> None:
     one = recording()
     first, _, memory, passes = scenes.played(one, 2)
     kinds = {shown.kind for shown in first.found}

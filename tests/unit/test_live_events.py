@@ -17,7 +17,7 @@ from tests import builders
 from tests.reading import numbers, tells
 from tests.unit.test_live_text import CONTRAST, FIELD, LIVE
 
-RACE = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
+COMPARISON = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
 
 
 def running(**changes: Any) -> Status:
@@ -88,9 +88,9 @@ def test_nothing_is_drawn_before_something_is_known() -> None:
     assert numbers(event["ratio"]) == []
 
 
-def test_a_race_shows_every_interval_with_its_p50_and_who_has_failed() -> None:
+def test_a_comparison_shows_every_interval_with_its_p50_and_every_failure() -> None:
     event = live_events.of_comparison(
-        running(), RACE, FIELD, margin=0.02, failed={"a": "Killed by `SIGSEGV`."}
+        running(), COMPARISON, FIELD, margin=0.02, failed={"a": "Killed by `SIGSEGV`."}
     )
     [picture] = event["pictures"]
     assert tells(picture["rows"][0]["label"], "threads 1", "0.8120 ms")
@@ -100,19 +100,19 @@ def test_a_race_shows_every_interval_with_its_p50_and_who_has_failed() -> None:
     json.dumps(event)
 
 
-def test_a_race_of_too_many_is_progress_alone_and_one_that_waits_too() -> None:
+def test_a_comparison_of_too_many_is_progress_alone_and_one_that_waits_too() -> None:
     many = [{**CONTRAST, "candidate": str(n)} for n in range(live_events.MAX_LIVE_POINTS + 1)]
     event = live_events.of_comparison(
-        running(live=LIVE | {"contrasts": many}), RACE, FIELD, margin=0.02, failed={}
+        running(live=LIVE | {"contrasts": many}), COMPARISON, FIELD, margin=0.02, failed={}
     )
     assert "pictures" not in event
-    waits = live_events.of_comparison(running(state="WAITING"), RACE, FIELD, margin=0.02, failed={})
+    waits = live_events.of_comparison(running(state="WAITING"), COMPARISON, FIELD, margin=0.02, failed={})
     assert waits["state"] == "waiting"
     assert "pictures" not in waits
 
 
 def test_a_sweep_adds_its_points_so_far() -> None:
-    comparison = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
+    comparison = live_events.of_comparison(running(), COMPARISON, FIELD, margin=0.02, failed={})
     points = [
         Measured(values={"batch_size": n}, trial="", state=NEW, reused=False, rows=n, latency=known)
         for n, known in ((1, {"p50_s": 0.002}), (8, None))

@@ -78,7 +78,7 @@ def test_only_ratios_of_the_trial_itself_count() -> None:
     assert live_text.contrasts_of(LIVE | {"contrasts": [other, CONTRAST]}, "a") == [CONTRAST]
 
 
-def test_who_races_is_known_by_the_specs() -> None:
+def test_the_configurations_are_known_by_the_specs() -> None:
     trials = [builders.trial("a", builders.spec(workload={"batch_size": 4})), builders.trial("b")]
     comparison = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
     found = live_text.compared_configurations(comparison, trials)

@@ -71,7 +71,7 @@ def test_a_machine_that_is_busy_says_so_beside_its_numbers() -> None:
 
 @pytest.mark.parametrize("between", [0.001, 0.003, 0.01, 0.03, 0.1])
 @pytest.mark.parametrize("within", [0.005, 0.05])
-def test_a_preset_that_fits_ends_at_the_look_that_suffices(between: float, within: float) -> None:
+def test_a_preset_that_fits_ends_at_the_interim_analysis_that_suffices(between: float, within: float) -> None:
     for one in needed(self_test(sigma=within, sigma_between=between, seconds_per_generation=1e-3)):
         preset = EFFORTS[one.precision]
         deviation = math.sqrt(between**2 + within**2 / 8)
@@ -116,7 +116,7 @@ def test_self_tests_of_a_version_with_one_pair_of_processes_are_still_told() -> 
     assert "too short" in said.headline
 
 
-def test_the_answer_to_a_race_of_one_alone() -> None:
+def test_the_answer_to_a_comparison_of_one_alone() -> None:
     quiet = evaluate(
         self_test_result(
             raw_comparisons.evidence(raw_comparisons.record([0.001], generations=9, noise=0.002))

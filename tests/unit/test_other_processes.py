@@ -61,7 +61,7 @@ def cores(found: OtherProcesses) -> dict[str, float]:
 # -- between two snapshots ---------------------------------------------------------------------------------
 
 
-def test_processes_of_one_program_are_one_neighbour_and_the_largest_comes_first() -> None:
+def test_processes_of_one_program_are_one_entry_and_the_largest_comes_first() -> None:
     before = look(10.0, process(5, 1.0, "chromium"), process(6, 2.0, "chromium"), process(7, 3.0, "yes"))
     after = look(20.0, process(5, 9.0, "chromium"), process(6, 6.0, "chromium"), process(7, 6.0, "yes"))
     found = between(before, after, own=())
@@ -72,7 +72,7 @@ def test_processes_of_one_program_are_one_neighbour_and_the_largest_comes_first(
     assert found.seconds == 10.0
 
 
-def test_workers_their_children_and_their_process_groups_are_no_neighbours() -> None:
+def test_workers_their_children_and_their_process_groups_are_no_background_load() -> None:
     later = [
         process(5, 4.0),  # a worker
         process(6, 4.0, parent=5),
@@ -121,7 +121,7 @@ def test_what_nobody_waited_for_is_the_rest() -> None:
     assert numbers(found.words()) == [0.6]
 
 
-def test_contestants_that_ended_are_not_taken_for_neighbours() -> None:
+def test_contestants_that_ended_are_not_taken_for_other_processes() -> None:
     """The fork server waits for each; when it has ended too, the observing process has waited for it."""
     server = process(5, 1.0, reaped_s=0.0, parent=SERVER_PID)
     before = look(0.0, process(SERVER_PID, 1.0), server, process(6, 2.0, parent=5))
@@ -132,7 +132,7 @@ def test_contestants_that_ended_are_not_taken_for_neighbours() -> None:
         assert (found.programs, found.cores) == ((), 0.0)
 
 
-def test_the_process_that_looks_is_a_neighbour_without_its_workers() -> None:
+def test_the_observing_process_is_another_process_without_its_workers() -> None:
     before = look(0.0, process(SERVER_PID, 1.0, "python"), process(5, 1.0, "python"))
     after = look(10.0, process(SERVER_PID, 4.0, "python", reaped_s=5.0), process(5, 2.0, "python"))
     assert cores(between(before, after, own=())) == {SERVER: 0.3, "python": 0.1}
@@ -362,7 +362,7 @@ def window(used: float, *, seconds: float = 10.0, **changes: Any) -> tuple[Snaps
     )
 
 
-def test_a_neighbour_beyond_the_limit_of_a_block_disturbs() -> None:
+def test_background_load_beyond_the_limit_of_a_block_disturbs() -> None:
     assert seen(*window(0.9 * FOREIGN_CPUS), needed_cpus=2).quiet
     found = seen(*window(1.1 * FOREIGN_CPUS), needed_cpus=2)
     assert found.crowded
@@ -370,7 +370,7 @@ def test_a_neighbour_beyond_the_limit_of_a_block_disturbs() -> None:
     assert found.words(verb="used") == "yes used 0.1 cores"
 
 
-def test_neighbours_that_leave_a_cpu_idle_take_nothing() -> None:
+def test_other_processes_that_leave_a_cpu_idle_take_nothing() -> None:
     """A container with a quota of two CPUs, on a host of 64 on which others are busy."""
     assert seen(*window(30.0, cpus=64, pressure_s=9.0), needed_cpus=2).quiet
     assert seen(*window(30.0, cpus=64), needed_cpus=64).crowded
@@ -397,7 +397,7 @@ def test_counters_that_are_missing_or_stand_still_do_not_tell() -> None:
     assert seen(before, replace(after, usable=before.usable), needed_cpus=2).load is None
 
 
-def test_a_race_needs_the_cpus_that_the_container_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_needs_the_cpus_that_the_container_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "allowed_cpus", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(limits, "cpu_quota", lambda: None)
     assert usable_cpus() == 4

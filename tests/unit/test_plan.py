@@ -356,7 +356,7 @@ def test_a_pytorch_contestant_needs_to_know_its_program() -> None:
     assert "Export" in caught.value.hint
 
 
-def test_the_anchor_is_the_default_on_the_same_workload() -> None:
+def test_the_ort_default_has_the_same_workload() -> None:
     one = spec_from_dict(
         {
             "model": {"path": "m.onnx", "sha256": "a" * 64, "precision": "fp16", "keep_io_types": False},

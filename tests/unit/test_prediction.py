@@ -48,7 +48,7 @@ def known(run_s: float = RUN_S, **changes: Any) -> ComparisonHistory:
 # --- a budget ---------------------------------------------------------------------------------------------
 
 
-def test_a_quiet_race_goes_on_for_the_seconds_that_a_p99_is_worth() -> None:
+def test_a_quiet_comparison_goes_on_for_the_seconds_that_a_p99_is_worth() -> None:
     """Two configurations and an A/A control: 0.75 s of starts, 69 ms a round; sqrt(0.75 / 0.069) rounds/s."""
     found = predict([BASE, BASE], known())
     assert found.rounds == 6 * 3  # the first interim analysis is after 4
@@ -56,13 +56,13 @@ def test_a_quiet_race_goes_on_for_the_seconds_that_a_p99_is_worth() -> None:
     assert found.in_budget
 
 
-def test_a_quiet_race_of_many_rounds_a_generation_takes_the_first_look() -> None:
+def test_a_quiet_comparison_of_many_rounds_per_launch_takes_the_first_interim_analysis() -> None:
     """40 rounds are made before the 5 seconds are over."""
     found = predict([BASE, BASE], known(sigma=0.02, sigma_between=0.002, start_s=0.05, run_s=0.0001))
     assert found.rounds == 4 * 15
 
 
-def test_a_noisy_race_takes_the_look_that_suffices() -> None:
+def test_a_noisy_comparison_takes_the_interim_analysis_that_suffices() -> None:
     """6 % between rounds and 1 % between processes: 64 rounds would be best, the budget allows fewer."""
     quiet = predict([BASE, BASE], known())
     noisy = predict([BASE, BASE], known(sigma=0.06))
@@ -71,14 +71,14 @@ def test_a_noisy_race_takes_the_look_that_suffices() -> None:
     assert noisy.in_budget
 
 
-def test_what_such_races_took_before_says_more_than_the_formula() -> None:
+def test_what_such_comparisons_took_before_says_more_than_the_formula() -> None:
     found = predict([BASE, BASE], known(generations={"quick": 14, "publish": 100}))
     assert found.rounds == 14 * 3
     more = predict([spec(protocol={"precision": "standard"})] * 2, known(generations={"quick": 14}))
     assert more.rounds < found.rounds  # another precision was not seen yet
 
 
-def test_the_budget_ends_a_race_that_would_need_more() -> None:
+def test_the_budget_ends_a_comparison_that_would_need_more() -> None:
     asked = [spec(protocol={"budget_s": 8})] * 2
     found = predict(asked, known(run_s=0.02, sigma=0.06, sigma_between=0.03))
     assert not found.in_budget
@@ -90,12 +90,12 @@ def test_noise_that_the_budget_cannot_narrow_is_said() -> None:
     assert not predict([BASE, BASE], known(sigma_between=0.2)).in_budget
 
 
-def test_noise_beyond_the_last_look_is_said() -> None:
+def test_noise_beyond_the_last_interim_analysis_is_said() -> None:
     endless = spec(protocol={"budget_s": 86_400})
     assert not predict([endless, endless], known(sigma_between=0.2)).in_budget
 
 
-def test_more_contestants_larger_batches_and_dearer_starts_take_longer() -> None:
+def test_more_configurations_larger_batches_and_slower_starts_take_longer() -> None:
     two = predict([BASE] * 2, known()).seconds
     assert predict([BASE] * 4, known()).seconds > two
     assert predict([BASE] * 2, known(start_s=1.0)).seconds > two
@@ -103,7 +103,7 @@ def test_more_contestants_larger_batches_and_dearer_starts_take_longer() -> None
     assert predict([large] * 2, known()).seconds > two
 
 
-def test_what_earlier_races_really_took_scales_it_within_the_budget() -> None:
+def test_what_earlier_comparisons_really_took_scales_it_within_the_budget() -> None:
     plain, slower = known(), known(factor=1.5)
     once, more = (predict([BASE, BASE], one).seconds - 0.5 for one in (plain, slower))
     assert more == pytest.approx(1.5 * once)
@@ -181,7 +181,7 @@ def comparison(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> 
     return builders.comparison({one.id: "candidate" for one in trials}, name="race", **(facts | changes))
 
 
-def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
+def test_a_comparison_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
     trials = [trial("a"), trial("b")]
     found = history_of([(comparison(trials), trials)])
     assert found is not None
@@ -194,7 +194,7 @@ def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
     assert found.factor == pytest.approx(1.0)
 
 
-def test_of_several_races_the_median_counts() -> None:
+def test_of_several_comparisons_the_median_counts() -> None:
     trials = [trial("a"), trial("b")]
     odd = comparison(trials, result={"contrasts": [{"sigma": 0.5, "sigma_between": 0.5}]}, took_s=900.0)
     found = history_of([(comparison(trials), trials), (odd, trials), (comparison(trials), trials)])
@@ -203,7 +203,7 @@ def test_of_several_races_the_median_counts() -> None:
     assert found.beside_s == pytest.approx(8.0)
 
 
-def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
+def test_efforts_are_told_apart_and_exact_comparisons_have_none() -> None:
     trials = [trial("a")]
     publish = comparison(trials, protocol={"precision": "publish"})
     exact = comparison(trials, protocol={"precision": "quick", "runs": 50})
@@ -212,7 +212,7 @@ def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
     assert found.generations == {"publish": 5}
 
 
-def test_a_race_in_which_the_machine_was_slow_does_not_make_the_forecast_absurd() -> None:
+def test_a_comparison_in_which_the_machine_was_slow_does_not_make_the_forecast_absurd() -> None:
     trials = [trial("a"), trial("b")]
     slow = comparison(trials, result={"wall_s": 12.0, "generations": [{"rounds": 1, "start_s": 0.01}]})
     found = history_of([(comparison(trials), trials)] * 2 + [(slow, trials)])
@@ -231,7 +231,7 @@ def test_what_was_never_seen_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize("generations", [None, []])
-def test_races_of_one_pair_of_processes_are_left_out(generations: object) -> None:
+def test_comparisons_of_one_pair_of_processes_are_left_out(generations: object) -> None:
     trials = [trial("a"), trial("b")]
     old = comparison(trials, result={"generations": generations, "contrasts": [{"sigma": 0.3}]})
     assert history_of([(old, trials)]) is None
@@ -240,14 +240,14 @@ def test_races_of_one_pair_of_processes_are_left_out(generations: object) -> Non
     )
 
 
-def test_a_race_that_went_on_teaches_nothing_that_it_did_not_do() -> None:
+def test_a_comparison_measured_longer_teaches_nothing_that_it_did_not_do() -> None:
     trials = [trial("a"), trial("b")]
     further = comparison(trials, protocol={"precision": "quick", "continues": "race"}, result={"wall_s": 3.0})
     found = history_of([(further, trials), (comparison(trials), trials)])
     assert found == history_of([(comparison(trials), trials)])
 
 
-def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
+def test_comparisons_of_another_machine_teach_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
     trials = [trial("a"), trial("b")]
     store.create_comparison(comparison(trials), trials)
@@ -283,7 +283,7 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
         ([Model(noise=0.02, between=0.005)] * 3, "publish"),
     ],
 )
-def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
+def test_earlier_comparisons_predict_the_next(models: list[Model], precision: str) -> None:
     budget_s = EFFORTS[precision].budget_s
     teaching = {"quick": COMPARISONS_READ, "standard": COMPARISONS_READ // 2, "publish": 3}[
         precision

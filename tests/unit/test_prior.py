@@ -32,7 +32,7 @@ def test_history_is_the_median_so_that_a_bad_day_does_not_outweigh_the_others() 
     assert (found.source, found.df) == ("history", 4.0)
 
 
-def test_tests_beside_a_neighbour_show_what_it_did_and_are_left_out() -> None:
+def test_self_tests_under_background_load_show_its_effect_and_are_left_out() -> None:
     busy = seen(0.1, busy={"words": "under background load: chromium used 0.7 cores", "cores": 0.7})
     assert spread([busy] * 50, RUN_S) is ASSUMED_PRIOR
     assert spread([busy] * 50 + [seen(0.01)] * 5, RUN_S).sigma_between == pytest.approx(0.01)
@@ -83,7 +83,7 @@ def test_processes_that_never_seemed_to_differ_still_may() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(4, 40)), min_size=5, max_size=40))
-def test_history_lies_within_what_was_seen_and_never_counts_for_more_than_a_race(
+def test_history_lies_within_what_was_seen_and_never_counts_for_more_than_a_comparison(
     tests: list[tuple[float, int]],
 ) -> None:
     found = spread([seen(sigma, generations) for sigma, generations in tests], RUN_S)
@@ -115,7 +115,7 @@ def test_only_tests_of_this_machine_count_and_the_newest_of_them(
     assert prior_of(store, None)(RUN_S) is ASSUMED_PRIOR
 
 
-def test_what_a_race_leaves_is_what_the_next_one_reads() -> None:
+def test_what_a_comparison_stores_is_what_the_next_one_reads() -> None:
     """The A/A controls of comparisons whose processes differ by 2 %, in the stored form."""
     tests = [
         aa

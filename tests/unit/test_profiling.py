@@ -148,7 +148,7 @@ def test_a_body_that_seems_longer_than_its_node_gives_zero_and_not_less(tmp_path
     assert us(found(profile, "inner", ("if",)).self_s) == 11
 
 
-def test_a_call_of_no_time_is_not_taken_for_the_body_of_its_neighbour(tmp_path: Path) -> None:
+def test_a_call_of_no_time_is_not_taken_for_the_body_of_the_next_call(tmp_path: Path) -> None:
     profile = parse(tmp_path, [node("flat", 10, 0, "Flatten"), node("mm", 10, 5, index=1), run(0, 20)])
     assert [(one.name, one.path) for one in profile.nodes] == [("mm", ()), ("flat", ())]
 

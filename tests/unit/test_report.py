@@ -140,7 +140,7 @@ def best_of(curve: Curve) -> str:
 # --- a rejected comparison, and an imported one ------------------------------------------------------------
 
 
-def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:
+def test_a_rejected_comparison_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:
     about = find(store, kinds["race"])
     assert isinstance(about, ComparisonSubject)
     result: Any = {

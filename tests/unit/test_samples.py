@@ -130,7 +130,7 @@ def test_what_json_would_make_of_other_types_comes_back() -> None:
 
 
 @pytest.mark.parametrize("runs", [400, 4])
-def test_race_takes_an_eighth_of_its_json_text_at_most(runs: int) -> None:
+def test_a_comparison_takes_an_eighth_of_its_json_text_at_most(runs: int) -> None:
     """For a model of microseconds, where runs are nearly all, and of milliseconds, where blocks are."""
     raw = raw_parts(runs=runs)
     packed = pack(raw)

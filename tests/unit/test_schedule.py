@@ -190,7 +190,7 @@ def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() ->
     check_budget(slow, 51.0, 12.0)
 
 
-def test_a_first_look_is_given_up_as_soon_as_a_process_shows_that_the_others_do_not_fit() -> None:
+def test_screening_is_given_up_as_soon_as_a_process_shows_that_the_others_do_not_fit() -> None:
     check_starts(1.0, 3, spent_s=1.0, budget_s=10.0)
     with pytest.raises(BudgetError) as caught:
         check_starts(11.0, 3, spent_s=11.0, budget_s=10.0)
@@ -268,7 +268,9 @@ SHORT = Costs(start_s=5.0, round_s=30.0, after_s=16.0, runs=2)
 @settings(max_examples=400)
 @example(SHORT, 120.0, None)
 @given(COSTS, st.sampled_from([5.0, 30.0, 120.0, 600.0]), st.none() | st.floats(0.01, 1e4))
-def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ratio: float | None) -> None:
+def test_a_comparison_keeps_its_budget_or_is_refused(
+    costs: Costs, budget_s: float, ratio: float | None
+) -> None:
     try:
         told = compared(costs, budget_s, ratio)
     except BudgetError:
@@ -281,7 +283,9 @@ def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ra
 
 @settings(max_examples=400)
 @given(COSTS, st.sampled_from([30.0, 120.0]))
-def test_a_race_uses_its_budget_up_unless_it_has_made_all_generations(costs: Costs, budget_s: float) -> None:
+def test_a_comparison_uses_its_budget_up_unless_it_has_made_all_launches(
+    costs: Costs, budget_s: float
+) -> None:
     """The rest of the budget is too short for half a launch, so that no time is wasted."""
     try:
         told = compared(costs, budget_s)
@@ -338,7 +342,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("budget_s", [4.0, 30.0, 120.0])
 @pytest.mark.parametrize("models", FIELDS.values(), ids=FIELDS)
-def test_the_race_itself_keeps_its_budget_or_is_refused(models: list[Model], budget_s: float) -> None:
+def test_the_comparison_itself_keeps_its_budget_or_is_refused(models: list[Model], budget_s: float) -> None:
     try:
         record = compare(models, budget_s)
     except BudgetError as error:
@@ -410,7 +414,7 @@ def test_models_of_milliseconds_get_more_processes_where_these_differ_much() -> 
     assert rounds[0] > 2 * rounds[1]
 
 
-def test_a_contestant_that_fails_is_out_and_the_budget_is_the_others() -> None:
+def test_a_configuration_that_fails_is_out_and_the_budget_is_the_others() -> None:
     record = compare([Model(noise=0.2, fails_at=2), Model(noise=0.2), Model(noise=0.2)], 60.0)
     assert record.ran[0].error is not None
     assert {block.generation for block in record.blocks if block.contestant == 0} == {0, 1}

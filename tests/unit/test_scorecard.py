@@ -119,7 +119,7 @@ def states(found: list[Row]) -> list[list[str]]:
 # --- what counts --------------------------------------------------------------------------------------------
 
 
-def test_nothing_measured_is_not_known_and_needs_a_race(store: Store) -> None:
+def test_nothing_measured_is_not_known_and_needs_a_comparison(store: Store) -> None:
     found = card(store, subject())
     assert states(found) == [["UNKNOWN"]]
     assert needed(found).comparisons == {1: [found[0].subject]}
@@ -140,7 +140,7 @@ def test_a_trial_of_the_same_settings_answers_however_it_was_asked(store: Store,
     assert not needed(found)
 
 
-def test_what_raced_beside_others_counts_too(store: Store, put: Put) -> None:
+def test_what_was_measured_beside_others_counts_too(store: Store, put: Put) -> None:
     put(spec(), kind="reference")
     assert states(card(store, subject())) == [["MET"]]
 
@@ -176,7 +176,7 @@ def test_only_trials_since_a_moment_count_where_that_is_asked(store: Store, put:
     assert states(card(store, subject(), since=1000.5)) == [["UNKNOWN"]]
 
 
-def test_the_newest_race_that_can_answer_does(store: Store, put: Put) -> None:
+def test_the_newest_comparison_that_can_answer_does(store: Store, put: Put) -> None:
     slow = [0.02 * (1 + 0.001 * (k % 7)) for k in range(2000)]
     put(spec(), at=1000.0)
     put(spec(), at=2000.0, result={"latency": latency_summary(slow, rounds=[40] * 50)})
@@ -193,7 +193,7 @@ def test_each_target_looks_at_its_own_batch(store: Store, put: Put) -> None:
     assert list(needed(found).comparisons) == [1]
 
 
-def test_cpu_time_has_the_interval_that_the_race_found(store: Store, put: Put) -> None:
+def test_cpu_time_has_the_interval_that_the_comparison_found(store: Store, put: Put) -> None:
     trial = put(spec())
     found = card(store, subject(), targets=(target("cpu_s", "5 ms"),))
     assert (found[0].judged[0].low, found[0].judged[0].high) == (0.0039, 0.0041)
@@ -225,7 +225,7 @@ def test_a_trial_of_another_version_is_no_error(store: Store, put: Put) -> None:
     assert states(card(store, subject())) == [["UNKNOWN"]]
 
 
-def test_a_breach_of_the_newest_race_is_told(store: Store, put: Put) -> None:
+def test_a_breach_of_the_newest_comparison_is_told(store: Store, put: Put) -> None:
     put(spec(), result={"guard": {"breach": True, "why": "0.5 of the largest magnitude"}})
     found = card(store, subject())[0]
     assert found.breach == "0.5 of the largest magnitude"
@@ -236,7 +236,7 @@ def test_a_breach_of_the_newest_race_is_told(store: Store, put: Put) -> None:
 # --- what is missing ----------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_the_model_refuses_is_not_raced(store: Store) -> None:
+def test_a_batch_that_the_model_refuses_is_not_compared(store: Store) -> None:
     fixed = subject(of=record(**FIXED))
     found = card(store, fixed, targets=(P99, target("latency_p50", "3 ms")))
     assert fixed.rows == 4
@@ -267,7 +267,7 @@ def test_what_cannot_be_evaluated_says_why_and_is_not_tried(store: Store) -> Non
     assert not needed(found)
 
 
-def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> None:
+def test_comparisons_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> None:
     asked: list[tuple[str, Any]] = []
 
     class Service:

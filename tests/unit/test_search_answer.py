@@ -120,7 +120,7 @@ def test_whoever_failed_is_no_answer() -> None:
     assert answers.outcome(candidates, confirmed("EQUIVALENT"), {}, margin=MARGIN) == ("NO_DIFFERENCE", None)
 
 
-def test_a_race_whose_control_failed_says_nothing() -> None:
+def test_a_comparison_whose_control_failed_says_nothing() -> None:
     one = confirmed()
     assert answers.outcome([one], confirmed("EQUIVALENT"), {"grade": "F"}, margin=MARGIN) == ("REJECTED", one)
 
@@ -157,7 +157,7 @@ def said(one: MeasuredConfiguration, asked: Question) -> Any:
     return answers.confirmed(one, measured(1.0), asked, margin=MARGIN, looks=8)
 
 
-def test_the_gain_of_a_winner_is_that_of_its_race() -> None:
+def test_the_speedup_of_a_winner_is_that_of_its_comparison() -> None:
     found = said(measured(), question())
     low, high = found["gain"]["ratio_low"], found["gain"]["ratio_high"]
     assert (found["gain"]["metric"], found["gain"]["ratio"], found["gain"]["verdict"]) == (
@@ -279,7 +279,7 @@ def test_whoever_is_farther_off_than_a_quarter_of_the_margin_is_no_tie() -> None
     assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19)) == "ab"
 
 
-def test_whoever_the_race_told_from_the_leader_is_no_tie() -> None:
+def test_whatever_the_comparison_told_from_the_fastest_is_no_tie() -> None:
     assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19), level="a") == "ab"
 
 
@@ -351,13 +351,13 @@ def test_effects_are_named_with_their_values_and_only_those_that_were_tried() ->
     assert first["ratio_high"] < 1
 
 
-def test_two_looks_say_nothing_of_effects() -> None:
+def test_two_observations_say_nothing_of_effects() -> None:
     run = Run(machine=Machine(space=SPACE, gain=gains(SPACE, 1)), strategy=designed, budget_s=5).go()
     assert run.looked_at < 3
     assert answers.effects(run.known()) == ([], [])
 
 
-def test_controls_count_twins_and_self_tests() -> None:
+def test_controls_count_aa_controls_and_self_tests() -> None:
     one = tried("k", gains={"latency_p50": (0.1, 0.01)})
     near = tried("k", gains={"latency_p50": (0.11, 0.01)}, twin=True)
     far = tried("k", gains={"latency_p50": (0.2, 0.01)}, twin=True)  # its distance of 0.1 is more than chance

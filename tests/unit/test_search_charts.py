@@ -211,7 +211,7 @@ def test_points_lie_over_memory_where_it_is_known_of_all(
     assert low <= 0.5 < 1.2 <= high
 
 
-def test_before_the_first_look_there_are_axes_around_the_default() -> None:
+def test_before_screening_there_are_axes_around_the_default() -> None:
     drawn = live_charts.gains([], [])
     assert [one["points"] for one in drawn["series"]] == [[], []]
     low, high = drawn["y"]["range"]

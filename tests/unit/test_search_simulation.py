@@ -75,7 +75,7 @@ def test_the_space_is_as_large_as_those_of_real_models() -> None:
     assert 7_000 <= len(LARGE.choices) <= 9_000
 
 
-def test_a_search_finds_more_than_random_looks_in_the_same_time() -> None:
+def test_a_search_finds_more_than_random_screening_in_the_same_time() -> None:
     race, random = regrets("race"), regrets("random")
     assert statistics.mean(race) < 0.6 * statistics.mean(random)
     gained = [b - a for a, b in zip(race, random, strict=True)]
@@ -100,7 +100,7 @@ def test_what_earlier_searches_found_is_looked_at_first() -> None:
     assert run.regret <= machine.best - machine.truth(best) + math.log1p(MARGIN)
 
 
-def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> None:
+def test_the_elimination_round_excludes_nothing_that_is_better_by_more_than_the_margin() -> None:
     gone = wrong = 0
     for seed in range(20):
         machine = Machine(space=MIDDLE, gain=gains(MIDDLE, seed, main=0.04))
@@ -181,13 +181,13 @@ def test_slow_models_end_in_time(strategy: str, each_s: float) -> None:
     assert run.looked_at >= 2
 
 
-def test_a_model_too_slow_for_any_look_ends_after_the_first() -> None:
+def test_a_model_too_slow_for_screening_ends_after_the_first() -> None:
     run = some(budget_s=30, start_s=20.0, block_s=2.0)
     assert [step.stage for step in run.steps] == ["screen"]
     assert run.winner is None
 
 
-def test_time_for_the_first_look_alone_claims_nothing() -> None:
+def test_time_for_screening_alone_claims_nothing() -> None:
     run = some(budget_s=5, start_s=0.7, block_s=0.06)
     assert [step.stage for step in run.steps] == ["screen"]
     assert (run.said, run.winner) == ("UNDECIDED", None)
@@ -387,7 +387,7 @@ def test_an_objective_without_rivals_is_looked_at_again() -> None:
     assert run.regret < 0.05
 
 
-def test_a_strategy_that_has_enough_ends_the_looks() -> None:
+def test_a_strategy_that_has_enough_ends_screening() -> None:
     def three(known: PlanState, count: int) -> list[Choice]:
         return [one for one in LARGE.choices[1:4] if one not in known.tried][:count]
 

@@ -134,7 +134,7 @@ def test_what_was_only_tried_is_listed_by_its_search_alone(store: Store) -> None
     assert len(store.comparisons(study="aaaaaa000001")) == 3
 
 
-def test_deleting_a_search_leaves_its_confirmed_race(store: Store) -> None:
+def test_deleting_a_search_leaves_its_confirmed_comparison(store: Store) -> None:
     store.put_study(study())
     put_comparison(store, "screen", "screen", "screen")
     put_comparison(store, "confirm", "quick", "measure")

@@ -57,7 +57,7 @@ def test_trimmed_mean_and_interval_are_those_worked_out_by_hand():
     assert (found.verdict, found.rounds, found.drifting) == ("FASTER", 10, False)
 
 
-def test_looks_share_the_five_percent():
+def test_interim_analyses_share_the_five_percent():
     # t with 5 degrees of freedom at 1 - 0.05/4/2
     one, four = flat(ROUNDS, looks=1), flat(ROUNDS, looks=4)
     reach = math.log(four.ratio_high / four.ratio) / math.log(one.ratio_high / one.ratio)
@@ -337,7 +337,7 @@ def test_neither_a_constant_nor_the_order_of_rounds_changes_how_sure_it_is(gener
 
 
 @given(LAUNCHES, st.integers(1, 9))
-def test_more_looks_never_narrow_an_interval(generations, looks):
+def test_more_interim_analyses_never_narrow_an_interval(generations, looks):
     one, more = contrast(generations, looks=looks), contrast(generations, looks=looks + 1)
     assert one.half_width is None or more.half_width >= one.half_width
 
@@ -463,7 +463,7 @@ def test_a_prior_is_no_reason_to_give_up_nor_to_go_on():
     assert not is_futile(found, looks=8, left=100_000)
 
 
-def test_what_was_known_before_the_race_makes_the_end_nearer():
+def test_what_was_known_before_the_comparison_makes_the_end_nearer():
     """The same numbers, once with two degrees of freedom from a prior and once with many."""
     found = replace(contrast([[x] * 2 + [x + 0.001] for x in noise(12, 0.3)], looks=8), ratio=1.1)
     assert is_futile(found, looks=8, left=10)
@@ -497,11 +497,11 @@ def test_presets_are_those_of_the_protocol():
     assert all(one.name == name for name, one in EFFORTS.items())
 
 
-def test_what_is_assumed_before_any_race():
+def test_what_is_assumed_before_any_comparison():
     assert (ASSUMED_PRIOR.sigma_between, ASSUMED_PRIOR.df, ASSUMED_PRIOR.source) == (0.01, 2.0, "assumed")
 
 
-def test_the_first_look_that_suffices():
+def test_the_first_interim_analysis_that_suffices():
     looks = EFFORTS["quick"].looks
     assert [sufficient_analysis(n, looks) for n in (1, 4, 5, 32, 33, 72, 73)] == [4, 4, 6, 32, 48, 72, None]
 
@@ -518,7 +518,7 @@ def test_predicted_units_are_the_fewest_whose_interval_is_narrow_enough():
     assert predicted_launches(0.0, 0.03) == 2
 
 
-def test_predicted_units_grow_with_the_noise_the_looks_and_the_precision_asked_for():
+def test_predicted_units_grow_with_the_noise_the_interim_analyses_and_the_effort():
     assert predicted_launches(0.04, 0.01) > predicted_launches(0.02, 0.01) > predicted_launches(0.02, 0.02)
     assert predicted_launches(0.02, 0.01, looks=9) > predicted_launches(0.02, 0.01, looks=1)
     # far out it is the square of (t * 1.07 * deviation / target), with 1.96 for t

@@ -308,7 +308,7 @@ def test_history_that_is_right_makes_small_differences_visible_sooner(processes)
 
 
 @pytest.mark.parametrize(("between", "within"), [(0.003, 0.02), (0.01, 0.05), (0.03, 0.05)])
-def test_what_races_learn_from_those_before_them_keeps_them_honest(between, within):
+def test_what_comparisons_learn_from_earlier_ones_keeps_them_honest(between, within):
     """Each comparison uses the earlier A/A controls: their estimates must not diverge."""
     kept, found = [], []
     for row in invented(15, 150, 9, between=between, within=within):
@@ -344,7 +344,7 @@ def test_how_many_generations_five_percent_take(between, within, generations):
     assert share(found, "FASTER") >= 0.9
 
 
-def test_claimed_ratios_are_honest_wherever_the_race_stopped():
+def test_claimed_ratios_are_honest_wherever_the_comparison_stopped():
     for ratio in (1.03, 1.3):
         found = contrasts_of(invented(19, 250, 32, ratio=ratio))
         assert len({one.generations for one in found}) >= 3
@@ -365,7 +365,7 @@ def test_like_against_like_is_called_equivalent_where_the_noise_allows(between, 
 
 
 @NOISES
-def test_all_looks_hold_together(noise):
+def test_all_interim_analyses_hold_together(noise):
     """With the 5 % split, no interval of a comparison misses; its budget may end it between two analyses."""
     rng = np.random.default_rng(8)
     runs, missed, unsplit = 300, 0, 0
@@ -382,7 +382,7 @@ def excludes_1(found):
     return found.ratio_low > 1 or found.ratio_high < 1
 
 
-def test_the_rule_of_the_race_itself_calls_few_equals_different():
+def test_the_rule_of_the_comparison_itself_calls_few_equals_different():
     """It also goes on for a p99 where it could stop, and may then end between two looks."""
     found = [compared(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
     assert share(found, *DIFFERENT) <= 0.05
@@ -471,7 +471,7 @@ def gone_on(row, first=QUICK, then=QUICK, times=1):
     [("quick", 18, 1), ("publish", 18, 1), ("quick", 96, 1), ("quick", 96, 3)],
     ids=["some-looks-left", "another-effort", "all-spent", "three-times"],
 )
-def test_going_on_with_a_race_keeps_false_answers_rare(processes, then, most, times):
+def test_measuring_longer_keeps_false_answers_rare(processes, then, most, times):
     """Whoever goes on until an answer pleases is told something false in 5 % of all cases, at most."""
     runs = 200
     rows = invented(27, runs, most, within=0.03, processes=processes)
@@ -481,7 +481,7 @@ def test_going_on_with_a_race_keeps_false_answers_rare(processes, then, most, ti
 # --- the gate of the A/A test ---------------------------------------------------------------------------
 
 
-def test_an_honest_race_is_rarely_doubted_and_a_fault_of_the_measurement_is():
+def test_an_honest_comparison_is_rarely_doubted_and_a_fault_of_the_measurement_is():
     """Differences of 2 % in comparisons with equal copies, and in some whose second copy is 4 % slower."""
     effects = [contrast(row) for row in invented(28, 300, 9, within=0.02, ratio=1.02)]
     decided = [one for one in effects if one.verdict == "FASTER"]

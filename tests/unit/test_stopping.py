@@ -59,26 +59,26 @@ def stop(one: InterimResult, active: list[int], generations: int, **changes: Any
 
 
 class TestStop:
-    def test_a_clear_answer_ends_the_race_at_a_look_when_the_runs_carry_a_tail_too(self):
+    def test_a_clear_answer_ends_the_comparison_at_an_interim_analysis_when_the_runs_carry_a_tail_too(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert stop(one, [0, 1], 4) is None  # 32 rounds carry no p99: a few seconds more
         assert stop(one, [0, 1], 4, elapsed_s=P99_MAX_S) == "decided"
         assert stop(one, [0, 1], 4, rounds=P99_ROUNDS) == "decided"
 
-    def test_an_answered_race_ends_between_looks_as_soon_as_it_is_rich(self):
+    def test_an_answered_comparison_ends_between_interim_analyses_as_soon_as_it_has_enough_runs(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 5)
         assert stop(one, [0, 1], 5, rounds=P99_ROUNDS) == "decided"
         assert stop(one, [0, 1], 5, rounds=P99_ROUNDS - 1) is None
 
-    def test_before_the_first_look_nothing_is_an_answer(self):
+    def test_before_the_first_interim_analysis_nothing_is_an_answer(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 3)
         assert one.contrasts([0, 1], {0, 1})[1].verdict == "FASTER"
         assert stop(one, [0, 1], 3, rounds=1000, elapsed_s=1000.0) is None
 
-    def test_a_race_without_an_answer_is_not_ended_between_looks(self):
+    def test_a_comparison_without_an_answer_is_not_ended_between_interim_analyses(self):
         """However good the interim numbers are: the split alpha prevents it."""
         one = standing()
         fill(one, {0: 1.5, 1: 1.0}, 10, between=0.4)  # wild at the analyses at 4 and 8, calm from then on
@@ -89,7 +89,7 @@ class TestStop:
         fill(one, {0: 1.5, 1: 1.0}, 32, first=31)
         assert stop(one, [0, 1], 32) == "decided"
 
-    def test_the_last_look_ends_it(self):
+    def test_the_last_interim_analysis_ends_it(self):
         one = standing()
         fill(one, {0: 1.0, 1: 1.0}, LOOKS[-1], noise=0.5)
         assert stop(one, [0, 1], LOOKS[-1]) == "rounds"
@@ -106,7 +106,7 @@ class TestStop:
         fill(sure, {0: 1.0, 1: 0.5}, 2)
         assert stop(sure, [0, 1], 2, left=0) == "decided"  # between two analyses, in the place of the next
 
-    def test_what_cannot_be_decided_any_more_is_given_up_at_a_look(self):
+    def test_what_cannot_be_decided_any_more_is_given_up_at_an_interim_analysis(self):
         looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
         one = standing(effort=looks)
         fill(one, {0: 1.0, 1: 1.0}, 10, noise=0.5, between=0.3)
@@ -140,7 +140,7 @@ class TestStop:
         assert stop(one, [0, 1, 2], 8) is None
         assert stop(one, [0, 1], 8) == "decided"
 
-    def test_splits_of_a_race_that_goes_on_are_its_own(self):
+    def test_splits_of_a_comparison_measured_longer_are_its_own(self):
         looks = standing()
         strict = standing(splits=1000.0)
         for one in (looks, strict):
@@ -152,7 +152,7 @@ class TestStop:
 
 
 class TestWhoGoesOn:
-    def test_the_settled_leave_at_a_look_and_the_references_stay(self):
+    def test_decided_configurations_leave_at_an_interim_analysis_and_the_references_stay(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 8)
         fill(one, {2: 1.0}, 8, noise=0.5)
@@ -169,7 +169,7 @@ class TestWhoGoesOn:
         assert alone.still_open([0, 1, 2, 3], 8, 64, {0, 1, 2, 3}) == [0, 2]
         assert together.still_open([0, 1, 2, 3], 8, 64, {0, 1, 2, 3}) == [0, 1, 2]
 
-    def test_without_its_baseline_the_race_goes_on_against_the_anchor(self):
+    def test_without_its_baseline_the_comparison_continues_against_the_ort_default(self):
         one = standing(baseline=1, anchor=0)
         fill(one, {0: 1.0, 1: 1.0, 2: 0.5}, 4)
         assert one.reference({0, 1, 2}) == 1
@@ -178,12 +178,12 @@ class TestWhoGoesOn:
         assert one.reference({2}) is None
         assert one.contrasts([2], {2}) == {}
 
-    def test_a_baseline_alone_is_put_against_the_anchor(self):
+    def test_a_baseline_alone_is_compared_with_the_ort_default(self):
         one = standing(baseline=1, anchor=0)
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert set(one.contrasts([0, 1], {0, 1})) == {0}
 
-    def test_the_anchor_alone_stands_against_its_own_twin(self):
+    def test_the_ort_default_alone_is_compared_with_its_aa_control(self):
         one = standing()
         fill(one, {0: 1.0}, 6, copies=(0, 1))
         (found,) = one.contrasts([0], {0}).values()
@@ -237,7 +237,7 @@ class TestNumbers:
         much = noisy.variance_ratio([0, 1], {0, 1})
         assert much is None or much > 10
 
-    def test_the_generations_to_expect_are_a_look_that_suffices_for_the_widest(self):
+    def test_the_launches_to_expect_are_an_interim_analysis_that_suffices_for_the_widest(self):
         one = standing(target=0.02)
         assert one.predicted([0, 1], {0, 1}) == LOOKS[0]
         fill(one, {0: 1.0, 1: 0.5}, 4)
@@ -245,7 +245,7 @@ class TestNumbers:
         fill(one, {2: 1.0}, 4, noise=0.15)
         assert one.predicted([0, 1, 2], {0, 1, 2}) == LOOKS[-1]
 
-    def test_what_is_known_of_processes_before_the_race_counts(self):
+    def test_what_is_known_of_processes_before_the_comparison_counts(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.9}, 2)
         assumed = one.contrasts([0, 1], {0, 1})[1]
@@ -345,13 +345,13 @@ class TestRivals:
         of_three = three.rivals([0, 1, 2, 3], {0, 1, 2, 3})[1][2]
         assert of_three.ratio_low < two.ratio_low < two.ratio_high < of_three.ratio_high  # type: ignore[operator]
 
-    def test_at_a_look_whoever_is_surely_slower_leaves_and_the_default_stays(self):
+    def test_at_an_interim_analysis_whatever_is_surely_slower_leaves_and_the_default_stays(self):
         one = self.of({0: 1.0, 1: 0.5, 2: 0.503, 3: 0.7}, 8, between=0.01)
         active = [0, 1, 2, 3]
         assert one.still_open(active, 8, 1, set(active)) == [0, 1, 2]
         assert one.still_open(active, 7, 1, set(active)) == active
 
-    def test_it_ends_where_only_equals_are_left_where_looks_or_time_end_and_not_before(self):
+    def test_it_ends_where_only_equals_are_left_where_interim_analyses_or_time_end_and_not_before(self):
         clear, equal = self.of({0: 1.0, 1: 0.5, 2: 0.7}, 8), self.of({0: 1.0, 1: 0.5, 2: 0.501}, 8)
         assert [stop(one, [0, 1, 2], 8) for one in (clear, equal)] == ["decided", "decided"]
         assert stop(clear, [0, 1, 2], 7) is None  # no interim analysis

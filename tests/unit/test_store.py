@@ -280,7 +280,7 @@ def test_comparisons_are_listed_newest_first_and_filtered(store):
     assert ids(model_sha256="other") == []
 
 
-def test_a_race_is_listed_with_every_model_that_raced_in_it(store):
+def test_a_comparison_is_listed_with_every_model_in_it(store):
     put_comparison(store, "race", ["cand", "base"])
     store.update_trial("cand", model_sha256="a variant")
     assert [one.id for one in store.comparisons(compared_sha256="a variant")] == ["race"]
@@ -401,7 +401,7 @@ def test_pruning_by_age_drops_samples_marks_the_trials_and_keeps_the_numbers(sto
     assert store.prune(before=150.0).trials == ()
 
 
-def test_pruning_by_size_takes_the_oldest_races_and_no_more_of_them_than_it_must(store):
+def test_pruning_by_size_takes_the_oldest_comparisons_and_no_more_of_them_than_it_must(store):
     for number, name in enumerate(["ccc", "aaa", "bbb"]):
         put_ended(store, name, at=100.0 + number)
     everything = store.prune(keep_bytes=10**9)
@@ -423,14 +423,14 @@ def test_age_and_size_hold_together(store):
     assert store.prune(before=100.5, keep_bytes=total // 3).trials == ("t1", "t1 base")
 
 
-def test_both_sides_of_a_race_go_together_when_the_later_one_is_old_enough(store):
+def test_both_sides_of_a_comparison_go_together_when_the_later_one_is_old_enough(store):
     put_ended(store, "duel", at=100.0)
     store.update_trial("duel base", finished_at=200.0)
     assert store.prune(before=150.0).trials == ()
     assert store.prune(before=250.0).trials == ("duel", "duel base")
 
 
-def test_pinned_baselines_profiles_and_unfinished_races_keep_their_samples(store):
+def test_pinned_baselines_profiles_and_unfinished_comparisons_keep_their_samples(store):
     put_ended(store, "pinned", at=1.0)
     store.pin_baseline("sha", "pinned")
     put_ended(store, "running", at=2.0)

@@ -297,7 +297,7 @@ def test_a_point_whose_runs_do_not_carry_the_percentile_is_never_best() -> None:
     assert best_of(points, 1.0) is points[0]
 
 
-def test_a_point_of_a_rejected_race_is_never_best() -> None:
+def test_a_point_of_a_rejected_comparison_is_never_best() -> None:
     points = [
         complete(1, p95_s=0.001, throughput=10),
         replace(complete(8, p95_s=0.001, throughput=99), grade="F"),
@@ -411,7 +411,7 @@ def test_variants_are_points_that_run_another_file() -> None:
     assert [one.label for one in configurations(points)] == ["m, batch 4", "m int8, batch 4"]
 
 
-def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> None:
+def test_points_of_a_running_comparison_carry_their_typical_run_and_no_interval() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
     trials = [replace(in_comparison(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
     first, second = running_points(points, trials, {"p50_s": {"t1": 0.004}, "rows_fed": {"t1": 8}})
@@ -420,7 +420,7 @@ def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> N
     assert not second.ranked
 
 
-def test_rows_of_a_running_race_are_those_that_are_fed_whatever_the_spec_says() -> None:
+def test_rows_of_a_running_comparison_are_those_that_are_fed_whatever_the_spec_says() -> None:
     """A batch that the model fixes, or that is one of the dimensions, is no `batch_size`."""
     fixed = spec_from_dict({**BASE.to_dict(), "workload": {"dims": {"batch": 4}}})
     points = expand(fixed, [axis(THREADS, [1])], info())

@@ -46,7 +46,7 @@ def ids(store: Store, **query: Any) -> list[int]:
     return [int(one.id, 16) for one in found]
 
 
-def test_a_mark_is_kept_and_changes_nothing_that_was_measured(store: Store) -> None:
+def test_a_tag_is_kept_and_changes_nothing_that_was_measured(store: Store) -> None:
     before = store.trial(TWO)
     now = store.mark([TWO], Change(starred=True, add=("b", "a  b", "a"), note=" good \n"))
     assert now == {TWO: Tags(starred=True, labels=("a", "a b", "b"), note="good")}
@@ -61,7 +61,7 @@ def test_a_mark_is_kept_and_changes_nothing_that_was_measured(store: Store) -> N
     assert list(store.marks([ONE, TWO])) == [TWO]
 
 
-def test_marks_are_changed_for_all_or_for_none(store: Store) -> None:
+def test_tags_are_changed_for_all_or_for_none(store: Store) -> None:
     with pytest.raises(StoreError, match="trial"):
         store.mark([ONE, "feedbeef"], Change(starred=True))
     assert store.marks([ONE]) == {}
@@ -83,7 +83,7 @@ def test_more_than_a_trial_may_have_is_refused(store: Store) -> None:
         Change(add=("a",), remove=("a",))
 
 
-def test_lists_are_filtered_by_marks_and_texts(store: Store) -> None:
+def test_lists_are_filtered_by_tags_and_texts(store: Store) -> None:
     store.create_trial(trial(4, model_name="other", spec={"session": {"intra_op_num_threads": 7}}))
     store.create_trial(trial(5, kind="reference"))
     store.create_trial(trial(6, state="FAIL", result=None, error={"message": "Out of Memory", "type": "x"}))
@@ -147,7 +147,7 @@ def test_orders_and_counts_read_indexes_and_no_rows(store: Store) -> None:
         assert "COVERING INDEX trials_listed" in plan.fetchall()[0][3]
 
 
-def test_marks_go_with_backups_and_with_their_trials(store: Store, tmp_path: Path) -> None:
+def test_tags_go_with_backups_and_with_their_trials(store: Store, tmp_path: Path) -> None:
     store.mark([ONE, TWO], Change(starred=True, add=("kept",)))
     copy = tmp_path / "copy.db"
     assert store.backup(copy).marks == (2, 0)
@@ -159,14 +159,14 @@ def test_marks_go_with_backups_and_with_their_trials(store: Store, tmp_path: Pat
     assert set(Store(store.path).marks([ONE, TWO])) == {ONE, TWO}
 
 
-def test_pruned_and_newly_written_trials_keep_their_marks(store: Store) -> None:
+def test_pruned_and_newly_written_trials_keep_their_tags(store: Store) -> None:
     store.mark([ONE], Change(note="mine"))
     store.update_trial(ONE, study="s")
     store.prune(before=10.0)
     assert store.marks([ONE]) == {ONE: Tags(note="mine")}
 
 
-def test_damaged_marks_are_none_and_are_counted(store: Store) -> None:
+def test_damaged_tags_are_none_and_are_counted(store: Store) -> None:
     store.mark([ONE, TWO], Change(starred=True))
     with closing(sqlite3.connect(store.path)) as db:
         db.execute("UPDATE marks SET note = 'never written' WHERE id = ?", (ONE,))
@@ -179,7 +179,7 @@ def test_damaged_marks_are_none_and_are_counted(store: Store) -> None:
     assert store.check().damaged == 0
 
 
-def test_store_of_the_format_before_marks_is_brought_forward_with_all_its_trials(tmp_path: Path) -> None:
+def test_store_of_the_format_before_tags_is_migrated_with_all_its_trials(tmp_path: Path) -> None:
     path = tmp_path / "ortune.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:6])

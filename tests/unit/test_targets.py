@@ -155,7 +155,7 @@ def test_one_miss_is_a_miss_and_one_doubt_a_doubt(states: list[Any]) -> None:
 # --- results of a comparison --------------------------------------------------------------------------------
 
 
-def test_percentiles_of_a_race() -> None:
+def test_percentiles_of_a_comparison() -> None:
     of = evidence(result())
     for metric in ("latency_p50", "latency_p95", "latency_p99"):
         met, missed = evaluate_target(target(metric, "3 ms"), of), evaluate_target(target(metric, "1 ms"), of)
@@ -235,7 +235,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("metric", TIMED)
-def test_a_race_that_an_older_version_rejected_says_nothing_of_time(metric: str) -> None:
+def test_a_comparison_that_an_older_version_rejected_says_nothing_of_time(metric: str) -> None:
     limit = METRICS[metric].example
     rejected = {name: value for name, value in result(**OLD).items() if name != "generations"}
     found = evaluate_target(target(metric, limit), evidence(rejected))
@@ -247,7 +247,7 @@ def test_a_race_that_an_older_version_rejected_says_nothing_of_time(metric: str)
     assert earlier.cause != "rejected"  # an earlier one can
 
 
-def test_memory_and_outputs_of_a_race_that_an_older_version_rejected_count() -> None:
+def test_memory_and_outputs_of_a_comparison_that_an_older_version_rejected_count() -> None:
     rejected = evidence(result(**OLD))
     assert evaluate_target(target("peak_rss", "100 MB"), rejected).state == "MET"
     assert evaluate_target(target("output_error", 0.0001), rejected).state == "MISSED"
@@ -303,7 +303,7 @@ def test_a_target_that_a_busy_machine_missed_is_not_known(metric: str) -> None:
     assert (found.value, found.low, found.high) == (quiet.value, quiet.low, quiet.high)
 
 
-def test_a_limit_within_the_interval_is_blamed_on_the_neighbours_first() -> None:
+def test_a_limit_within_the_interval_is_blamed_on_the_background_load_first() -> None:
     latency = {"p99_s": 2.9 * MS, "p99_s_low": 2.5 * MS, "p99_s_high": 3.2 * MS}
     found = evaluate_target(target("latency_p99", "3 ms"), evidence(result(latency=latency, busy=BUSY)))
     assert (found.state, found.cause) == ("UNKNOWN", "busy")

@@ -93,7 +93,7 @@ def test_the_strip_names_every_family_and_makes_room_for_the_names(height: int) 
     assert (list(axis.tickvals), axis.automargin) == (list(FAMILIES), True)
 
 
-def test_the_strip_has_every_block_of_the_race_in_order_with_its_family() -> None:
+def test_the_strip_has_every_block_of_the_comparison_in_order_with_its_family() -> None:
     one = side("a", [0.002] * 4, [block(0.0), block(2.0, flags=("foreign_load", "wait"))])
     other = side("b", [0.002] * 4, [block(1.0, flags=("slow_core",)), block(3.0, flags=("throttled",))])
     strip = timeline_info([one], beside=[other]).strip
@@ -129,7 +129,7 @@ def test_different_batches_are_drawn_per_row() -> None:
     assert info.sides[0].at_s[:2] == [pytest.approx(0.001), pytest.approx(0.005)]  # not per sample
 
 
-def test_a_trial_of_before_there_were_races_is_one_block_without_a_strip() -> None:
+def test_a_trial_of_before_there_were_comparisons_is_one_block_without_a_strip() -> None:
     info = timeline_info([Side(name="old", result={"latencies_s": [0.001, 0.002], "batch_size": 1})])
     assert info.strip is None
     assert info.sides[0].at_s == [0.0, 0.001, None]

@@ -411,7 +411,7 @@ def test_an_original_stays_while_it_has_variants(store: Store, mlp: ModelRecord)
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
-def test_a_family_races_on_the_default_with_the_original_first(store: Store, mlp: ModelRecord) -> None:
+def test_a_family_is_compared_on_the_default_with_the_original_first(store: Store, mlp: ModelRecord) -> None:
     half = make(store, mlp, Step("fp16")).result
     base = spec_from_dict(
         {"model": {"path": "x"}, "session": {"intra_op_num_threads": 1}, "workload": {"batch_size": 4}}
@@ -453,7 +453,9 @@ def put_comparison(
     return compare
 
 
-def test_the_newest_race_that_was_not_rejected_tells_the_verdict(store: Store, mlp: ModelRecord) -> None:
+def test_the_newest_comparison_that_was_not_rejected_tells_the_verdict(
+    store: Store, mlp: ModelRecord
+) -> None:
     half = make(store, mlp, Step("fp16")).result
     eight = make(store, mlp, Step("simplify")).result
 

@@ -280,7 +280,7 @@ def test_one_rejected_contrast_leaves_the_others_alone() -> None:
     assert verdict.card(both, other).headline == "1.42× faster, 95 % CI [1.38, 1.46]"
 
 
-def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> None:
+def test_an_older_comparison_keeps_its_verdict_with_the_remark_on_its_interval() -> None:
     one = older()
     card = verdict.card(comparison(one, generations=None), one)
     assert card.headline == "1.42× faster, 95 % CI [1.38, 1.46]"
@@ -289,7 +289,7 @@ def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> No
     assert verdict.card(comparison(contrast()), contrast()).warnings == []
 
 
-def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
+def test_an_older_comparison_that_was_graded_f_stays_rejected() -> None:
     one = older(grade="F")
     found = comparison(one, grade="F", grade_reason="A neighbour.", generations=None)
     card = verdict.card(found, one)
@@ -346,7 +346,7 @@ def test_ticks_to_both_sides_of_1_name_the_same_factor() -> None:
     assert tick(1.0) == "1×"
 
 
-def test_what_never_raced_has_no_verdict() -> None:
+def test_what_was_never_compared_has_no_verdict() -> None:
     assert verdict.short_of({}) == verdict.short_of({"contrasts": []}) == ""
 
 

@@ -86,7 +86,7 @@ def test_what_differs_by_less_than_the_margin_holds_even_where_it_surely_differs
     assert transfer("x", sure, here, margin=0.001).state == "DIFFERS"
 
 
-def test_a_recorded_race_that_was_rejected_decides_nothing() -> None:
+def test_a_recorded_comparison_that_was_rejected_decides_nothing() -> None:
     found = transfer("x", gain(1.42, doubt="its A/A test failed"), gain(1.42))
     assert found.state == "UNDECIDED"
     assert "A/A" in found.why

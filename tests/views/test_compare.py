@@ -131,7 +131,7 @@ def test_what_all_are_fed_stands_above_the_list_and_is_changed_for_all(
     assert tells(asked["contestants"][2].label, PRESETS["cpu-throughput"][0], "batch_size 16")
 
 
-def test_what_cannot_load_is_marked_before_the_race(
+def test_what_cannot_load_is_marked_before_the_comparison(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = {"name": "CUDAExecutionProvider", "loadable": False, "reason": "There is no GPU.", "remedy": ""}
@@ -152,7 +152,7 @@ def add_pytorch(at: AppTest, model: ModelRecord) -> AppTest:
     return click(at, "compare.add.yaml")
 
 
-def test_a_race_in_which_no_candidate_can_run_is_not_queued(
+def test_a_comparison_in_which_no_candidate_can_run_is_not_queued(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = click(add_pytorch(open_page("compare", model=mlp), mlp), "compare.run")
@@ -160,7 +160,7 @@ def test_a_race_in_which_no_candidate_can_run_is_not_queued(
     assert tells(at.error[0].value, "torch-eager")
 
 
-def test_one_that_cannot_run_keeps_no_other_from_racing(
+def test_one_that_cannot_run_keeps_no_other_from_being_measured(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = add_pytorch(open_page("compare", model=mlp), mlp)
@@ -270,7 +270,7 @@ def test_pytorch_is_offered_for_models_that_were_exported_here_only(
 # --- starting ---------------------------------------------------------------------------------------------
 
 
-def test_a_race_is_asked_for_with_one_protocol_names_and_a_baseline(
+def test_a_comparison_is_asked_for_with_one_protocol_names_and_a_baseline(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
@@ -292,7 +292,7 @@ def test_a_race_is_asked_for_with_one_protocol_names_and_a_baseline(
     assert asked["wait_quiet_s"] == 0.0
 
 
-def test_a_race_waits_for_quiet_when_asked_to(
+def test_a_comparison_waits_for_an_idle_machine_when_asked_to(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
@@ -301,7 +301,7 @@ def test_a_race_waits_for_quiet_when_asked_to(
     assert submitted[0]["wait_quiet_s"] == 300.0  # five minutes, unless another number is typed
 
 
-def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
+def test_the_predicted_time_is_unknown_before_the_first_comparison_and_then_shown(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
@@ -318,7 +318,7 @@ def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
 # --- a finished comparison --------------------------------------------------------------------------------
 
 
-def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
+def test_a_link_shows_a_comparison_with_verdicts_ranks_and_ties(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put(mlp, machine)
@@ -367,7 +367,7 @@ def test_a_first_place_that_the_intervals_leave_open_is_said(
     assert lines(at.run(), together)
 
 
-def test_a_rejected_race_ranks_nobody_and_says_what_to_do(
+def test_a_rejected_comparison_ranks_nothing_and_says_what_to_do(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put(
@@ -417,7 +417,7 @@ def test_the_parts_of_the_widest_interval_are_told(
     assert tells(said, verdict.OLDER)
 
 
-def test_a_race_whose_samples_were_pruned_keeps_its_numbers(
+def test_a_comparison_whose_samples_were_pruned_keeps_its_numbers(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put(mlp, machine)
@@ -430,7 +430,7 @@ def test_a_race_whose_samples_were_pruned_keeps_its_numbers(
     assert buttons(at, "compare.go_on") == []
 
 
-def test_a_finished_race_goes_on_as_another_one_in_the_address(
+def test_a_finished_comparison_is_measured_longer_as_another_one_in_the_address(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comparison, _ = put(mlp, machine)
@@ -451,7 +451,7 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
     assert buttons(open_page("compare", comparison=exact.id), "compare.go_on") == []
 
 
-def test_a_failed_contestant_is_shown_with_its_error_and_the_others_stay(
+def test_a_failed_configuration_is_shown_with_its_error_and_the_others_stay(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, trials = put(mlp, machine)
@@ -488,7 +488,7 @@ def test_different_batches_and_different_outputs_are_marked(
     assert lines(at, notes[1])
 
 
-def test_a_race_of_an_earlier_version_keeps_its_marks(
+def test_a_comparison_of_an_earlier_version_keeps_its_warnings(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     field = [replace(one, changes={"guard": None, "output_error": None}) for one in configurations(mlp)]
@@ -504,7 +504,7 @@ def select(at: AppTest, *rows: int) -> AppTest:
     return at.run()
 
 
-def test_a_chosen_contestant_is_opened_in_tune(
+def test_a_chosen_configuration_is_opened_in_tune(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, trials = put(mlp, machine)
@@ -516,7 +516,7 @@ def test_a_chosen_contestant_is_opened_in_tune(
     assert at.session_state["knob.intra_op_num_threads"] == 1
 
 
-def test_two_chosen_contestants_can_be_explained(
+def test_two_chosen_configurations_can_be_explained(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, trials = put(mlp, machine)
@@ -525,13 +525,15 @@ def test_two_chosen_contestants_can_be_explained(
     assert [one for one in queries if tells(one, trials[0].id, trials[1].id)]
 
 
-def test_a_race_becomes_the_list_again(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
+def test_a_comparison_is_loaded_as_the_list_again(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
     comparison, _ = put(mlp, machine)
     at = click(open_page("compare", comparison=comparison.id), "compare.again")
     assert names(at)[:3] == [configuration.label for configuration in configurations(mlp)]
 
 
-def test_past_races_are_listed_and_duels_on_request(
+def test_past_comparisons_are_listed_and_tune_runs_on_request(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put(mlp, machine)
@@ -546,7 +548,7 @@ def test_past_races_are_listed_and_duels_on_request(
     assert len(frame(at, "compare.past.").value) == 2
 
 
-def test_a_race_of_the_command_line_is_opened_and_listed(
+def test_a_comparison_of_the_command_line_is_opened_and_listed(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put(mlp, machine, study="")
@@ -555,7 +557,7 @@ def test_a_race_of_the_command_line_is_opened_and_listed(
     assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
-def test_a_race_of_a_variant_is_one_of_its_baseline_too(
+def test_a_comparison_of_a_variant_is_one_of_its_baseline_too(
     open_page: Open, mlp: ModelRecord, add_variant: Add, machine: wire.Environment
 ) -> None:
     comparison, trials = put(add_variant(mlp, "small", hidden=24), machine)
@@ -577,7 +579,7 @@ def running(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tup
     return comparison, trials
 
 
-def test_a_running_race_shows_every_interval_and_can_be_cancelled(
+def test_a_running_comparison_shows_every_interval_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     comparison, trials = running(mlp, machine)
@@ -617,7 +619,7 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
     assert cancelled == [comparison.id]
 
 
-def test_a_waiting_race_says_its_place(
+def test_a_waiting_comparison_says_its_place(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     comparison, _ = running(mlp, machine)
@@ -628,7 +630,7 @@ def test_a_waiting_race_says_its_place(
     assert numbers(said) == []  # nobody is before it
 
 
-def test_a_race_of_another_process_is_shown_without_a_cancel(
+def test_a_comparison_of_another_process_is_shown_without_a_cancel(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = running(mlp, machine, owner="command line of bob")
@@ -640,7 +642,7 @@ def test_a_race_of_another_process_is_shown_without_a_cancel(
 # --- for real ---------------------------------------------------------------------------------------------
 
 
-def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_comparison_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
     at.number_input(key="compare.budget").set_value(5).run()
     click(at, "compare.run")

@@ -28,7 +28,7 @@ def test_a_model_without_variants_says_where_to_make_some(open_page: Open, mlp: 
     assert CHOICE not in [one.key for one in at.multiselect]
 
 
-def test_a_variant_joins_the_list_and_races_under_its_name(
+def test_a_variant_joins_the_list_and_is_compared_under_its_name(
     open_page: Open, mlp: ModelRecord, lean: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = open_page("compare", model=mlp)
@@ -46,7 +46,7 @@ def test_a_variant_joins_the_list_and_races_under_its_name(
     ]
 
 
-def test_the_original_races_against_the_variant_that_is_chosen(
+def test_the_original_is_compared_with_the_chosen_variant(
     open_page: Open, mlp: ModelRecord, lean: ModelRecord
 ) -> None:
     at = open_page("compare", model=lean)

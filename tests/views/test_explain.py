@@ -105,7 +105,7 @@ def test_two_results_can_be_explained(
     assert len(at.get("plotly_chart")) == 0
 
 
-def test_the_newest_result_is_put_against_what_it_raced_with(
+def test_the_newest_result_is_explained_against_what_it_was_compared_with(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = chosen(open_why(open_page, mlp))
@@ -228,7 +228,7 @@ def test_equal_results_have_nothing_to_explain_but_their_parts_are_shown(
     assert len(at.dataframe[0].value) > 2
 
 
-def test_a_rejected_race_is_not_explained_as_if_it_were_true(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_rejected_comparison_is_not_explained_as_if_it_were_true(open_page: Open, mlp: ModelRecord) -> None:
     reason = "Two copies of the same configuration differed by 2.1 %."
     compared = sample_results.put_compared(
         state.store(), mlp, fingerprint="x", grade="F", grade_reason=reason
@@ -240,7 +240,9 @@ def test_a_rejected_race_is_not_explained_as_if_it_were_true(open_page: Open, ml
     assert tells(at.error[0].value, reason, verdict.MEASURE_BETTER)
 
 
-def test_a_race_of_an_earlier_version_that_was_rejected_says_so(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_comparison_of_an_earlier_version_that_was_rejected_says_so(
+    open_page: Open, mlp: ModelRecord
+) -> None:
     reason = "A neighbour used 0.9 cores."
     compared = sample_results.put_compared(
         state.store(), mlp, fingerprint="x", grade="F", grade_reason=reason, older=True
@@ -274,7 +276,7 @@ def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
     return one, other
 
 
-def test_results_of_two_races_have_no_ratio(open_page: Open, mlp: ModelRecord) -> None:
+def test_results_of_two_comparisons_have_no_ratio(open_page: Open, mlp: ModelRecord) -> None:
     one, other = two_alone(mlp)
     put_passes(one, other)
     at = open_page("explain", model=mlp, a=one.id, b=other.id)
@@ -290,7 +292,7 @@ def _stops_after_the_sentence(at: AppTest) -> None:
     assert not at.get("plotly_chart")
 
 
-def test_an_undecided_race_can_be_measured_longer(
+def test_an_undecided_comparison_can_be_measured_longer(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The p50 are 28.19 and 28.09 ms, and the ratio of the rounds knows no sign: no part of it is shown."""
@@ -313,7 +315,7 @@ def test_an_undecided_race_can_be_measured_longer(
     assert asked == [compared.comparison.id]
 
 
-def test_two_that_never_raced_are_raced_by_a_button(
+def test_two_that_were_never_compared_are_compared_by_a_button(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = two_alone(mlp)
@@ -333,7 +335,7 @@ def test_two_that_never_raced_are_raced_by_a_button(
     assert how["different_models"] is False
 
 
-def test_two_that_raced_need_no_other_race(
+def test_two_that_were_compared_need_no_other_comparison(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = open_why(open_page, mlp, compared)

@@ -264,7 +264,7 @@ def test_a_ticked_row_of_history_has_an_address(open_page: Open, add_model: Add)
     assert "trial" not in address(at)
 
 
-def test_compare_opens_with_the_newest_race_until_it_is_closed(open_page: Open, add_model: Add) -> None:
+def test_compare_opens_with_the_newest_comparison_until_it_is_closed(open_page: Open, add_model: Add) -> None:
     record = add_model()
     fingerprint = state.environment()["fingerprint"]
     comparison = sample_results.put_compared(
@@ -300,7 +300,7 @@ def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
     assert address(at)["study"] == comparison.study
 
 
-def test_why_opens_with_the_pair_that_was_explained_last(open_page: Open, add_model: Add) -> None:
+def test_explain_opens_with_the_pair_that_was_explained_last(open_page: Open, add_model: Add) -> None:
     from tests.views.test_explain import put_passes
 
     record = add_model()

@@ -172,7 +172,7 @@ def test_a_trial_whose_samples_were_pruned_keeps_its_numbers(open_page: Open, ml
     assert not at.get("plotly_chart")
 
 
-def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_selected_tune_run_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:
     compared(mlp)
     at = select(open_page("history"), 0)
     assert "1.42× faster" in at.header[0].value

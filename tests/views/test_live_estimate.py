@@ -72,7 +72,7 @@ def test_nothing_is_wished_until_live_is_on(
     assert [one.spec.key() for one in asked] == [sample_results.spec_for(mlp).key()]
 
 
-def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
+def test_a_moved_slider_is_requested_once_and_its_estimate_is_called_one(
     open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     wanted = sample_results.spec_for(mlp, intra_op_num_threads=1)
@@ -143,7 +143,7 @@ def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
     assert lines(at, "4,400 ms", "0.2273 samples/s")
 
 
-def test_a_result_from_before_is_shown_instead_of_a_glimpse(
+def test_an_earlier_result_is_shown_instead_of_an_estimate(
     open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     known = sample_results.put_run(state.store(), mlp, fingerprint=state.environment()["fingerprint"])
@@ -191,7 +191,7 @@ def test_what_a_wish_failed_of_is_said(
     assert tells(texts(at), "SIGSEGV", "fewer settings")
 
 
-def test_switching_it_off_leaves_and_a_race_that_rests_says_so(
+def test_switching_it_off_leaves_and_a_comparison_that_rests_says_so(
     open_page: Open,
     mlp: ModelRecord,
     asked: list[live.LiveRequest],

@@ -257,7 +257,7 @@ def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out()
     assert tells(differs.hover[0], verdict.counted(tests[0]))
 
 
-def test_a_test_within_a_race_says_so() -> None:
+def test_a_test_within_a_comparison_says_so() -> None:
     during, before = (
         self_test(at=1.0, when=when, **more) for when, more in (("during", {}), ("before", OLDER))
     )

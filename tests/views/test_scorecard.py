@@ -164,7 +164,7 @@ def test_met_missed_and_unknown_have_a_word_and_an_icon(
     assert any(numbers(one.value) == [1, 64] for one in at.caption)  # what is missing
 
 
-def test_a_race_of_an_earlier_version_that_was_rejected_is_not_known(
+def test_a_comparison_of_an_earlier_version_that_was_rejected_is_not_known(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put(mlp, machine, older=True, changes={"grade": "F", "grade_reason": "A neighbour."})

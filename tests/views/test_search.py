@@ -405,7 +405,7 @@ def test_the_time_that_is_left(left_s: float, left: list[float]) -> None:
     assert share == pytest.approx(0.5 if left_s > 0 else 1.0)
 
 
-def test_before_the_first_look_nothing_is_best() -> None:
+def test_before_screening_nothing_is_best() -> None:
     assert live_events.best_words(live_state(best=None)) != live_events.best_words(live_state())
     assert numbers(live_events.best_words(live_state(best=None))[0]) == []
 
@@ -487,7 +487,7 @@ def test_where_nothing_beats_the_default_the_default_is_loaded(
     assert at.session_state[fields.key("intra_op_num_threads")] is None
 
 
-def test_a_look_brings_its_settings_and_no_result(
+def test_an_evaluated_configuration_loads_its_settings_and_no_result(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     study = put(mlp, machine)
@@ -662,7 +662,7 @@ def test_another_model_has_searches_of_its_own(
     assert "manage_search" in icons(at)
 
 
-def test_a_search_is_deleted_after_a_question_and_its_confirmed_race_stays(
+def test_a_search_is_deleted_after_a_question_and_its_confirmed_comparison_stays(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     record = put(mlp, machine)

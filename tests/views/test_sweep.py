@@ -88,7 +88,7 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
     assert min(values) == 1
 
 
-def test_run_asks_for_one_race_of_all_values(
+def test_run_asks_for_one_comparison_of_all_values(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), "1, 8")
@@ -310,7 +310,7 @@ def open_comparison(open_page: Open, record: ModelRecord, comparison: Comparison
     return at.run()
 
 
-def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
+def test_a_measured_sweep_shows_its_grade_its_verdicts_and_its_bands(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put_comparison(mlp, machine)
@@ -416,7 +416,7 @@ def test_a_sweep_of_few_launches_says_what_its_intervals_know(
     assert list(table(at)["Best"]) == ["? ★", "? ★", "★"]
 
 
-def test_a_rejected_race_names_no_best_point(
+def test_a_rejected_comparison_names_no_best_point(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     comparison, _ = put_comparison(
@@ -431,7 +431,7 @@ def test_a_rejected_race_names_no_best_point(
     assert numbers(at.button(key="curves.run").label) == [3]
 
 
-def test_the_time_is_predicted_from_an_earlier_race(
+def test_the_time_is_predicted_from_an_earlier_comparison(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_comparison(mlp, machine, sizes=(1, 8))
@@ -537,7 +537,7 @@ def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Co
     return comparison
 
 
-def test_two_settings_race_in_every_combination(
+def test_two_settings_are_compared_in_every_combination(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), "1, 8")

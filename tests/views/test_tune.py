@@ -375,7 +375,7 @@ def test_settings_that_cannot_be_used_are_a_red_box_and_stop_run(
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
+def test_a_run_is_really_compared_with_the_default_and_shows_the_providers_used(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     at = open_page(model=mlp)
@@ -521,7 +521,7 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
     assert cancelled == [trial.id]
 
 
-def test_a_running_duel_shows_its_interval_before_the_verdict(
+def test_a_running_tune_run_shows_its_interval_before_the_verdict(
     open_page: Open, mlp: ModelRecord, jobs: Jobs
 ) -> None:
     compared = put_compared(mlp, baseline=sample_results.spec_for(mlp, intra_op_num_threads=2))
@@ -579,7 +579,7 @@ def test_a_run_of_another_process_is_followed_through_the_store(open_page: Open,
 # --- the baseline -----------------------------------------------------------------------------------------
 
 
-def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_tune_run_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: ModelRecord) -> None:
     compared = put_compared(mlp, latency_s=0.002, baseline_s=0.00284)
     at = open_page(model=mlp, trial=compared.trial.id)
     assert "1.42× faster, 95 % CI [1.39, 1.45]" in at.header[0].value.replace("\\", "")
@@ -621,7 +621,9 @@ def test_an_open_question_says_what_would_answer_it(open_page: Open, mlp: ModelR
 REJECTED = "Two copies of the same configuration differed by 2.1 % in the A/A test of this race."
 
 
-def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_rejected_comparison_is_no_verdict_and_says_why_and_what_to_do(
+    open_page: Open, mlp: ModelRecord
+) -> None:
     compared = put_compared(mlp, grade="F", grade_reason=REJECTED, remedy="Measure when it is quieter.")
     at = open_page(model=mlp, trial=compared.trial.id)
     assert at.header[0].value.startswith(f":material/{Grade.F.icon}:")
@@ -650,7 +652,7 @@ def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
     assert not at.error
 
 
-def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
+def test_a_comparison_of_an_earlier_version_says_that_its_interval_knows_one_pair(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     at = open_page(model=mlp, trial=put_compared(mlp, older=True).trial.id)
@@ -667,7 +669,7 @@ def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
     assert cards(at)["break_even"] == break_even("unknown")
 
 
-def test_a_spread_that_the_race_did_not_see_itself_says_so(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_spread_that_the_comparison_did_not_see_itself_says_so(open_page: Open, mlp: ModelRecord) -> None:
     compared = put_compared(mlp, contrast={"between_from": "assumed"})
     at = open_page(model=mlp, trial=compared.trial.id)
     noise = verdict.noise_words(told(compared))
@@ -717,7 +719,7 @@ def continued(
     return asked
 
 
-def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
+def test_a_finished_comparison_is_measured_longer_as_another_one_that_the_page_follows(
     open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, sample_results.Compared]]
 ) -> None:
     compared = put_compared(mlp)
@@ -841,7 +843,7 @@ def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp:
     assert not any(one.delta for one in at.metric)
 
 
-def test_a_pinned_baseline_races_in_the_next_run(
+def test_a_pinned_baseline_is_measured_in_the_next_run(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     first = put_compared(mlp).trial
@@ -858,7 +860,7 @@ def test_a_pinned_baseline_races_in_the_next_run(
     assert baseline.spec.to_dict() == first.spec
 
 
-def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
+def test_a_comparison_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     configurations = [
@@ -878,7 +880,7 @@ def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     assert lines(at, DEFAULT_LABEL)
 
 
-def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(
+def test_a_pin_that_was_never_compared_with_the_result_offers_a_comparison_instead_of_numbers(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     shown = put_compared(mlp).trial
@@ -909,7 +911,7 @@ def test_a_trial_of_another_machine_says_what_differs(open_page: Open, mlp: Mode
     assert not any(one.delta for one in at.metric)
 
 
-def test_a_trial_of_before_there_were_races_is_shown_without_a_verdict(
+def test_a_trial_of_before_there_were_comparisons_is_shown_without_a_verdict(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     at = open_page(model=mlp, trial=put_complete(mlp).id)
@@ -935,7 +937,7 @@ def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRec
     assert shorter.partition(".")[2] != told_time.partition(".")[2]  # the budget does not cover it
 
 
-def test_the_result_leads_to_why(open_page: Open, mlp: ModelRecord) -> None:
+def test_the_result_leads_to_explain(open_page: Open, mlp: ModelRecord) -> None:
     compared = put_compared(mlp)
     at = open_page(model=mlp, trial=compared.trial.id)
     assert f"a={compared.baseline.id}&b={compared.trial.id}" in [

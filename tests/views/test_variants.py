@@ -327,7 +327,7 @@ def compare(root: ModelRecord, variant: ModelRecord, *, faster: float, **facts: 
     state.store().update_trial(trials[1].id, model_sha256=variant.content_sha256)
 
 
-def test_a_rejected_race_is_no_verdict(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_rejected_comparison_is_no_verdict(open_page: Open, mlp: ModelRecord) -> None:
     compare(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=1.5, grade="F")
     at = open_page("variants", model=mlp)
     assert any("rejected" in str(one.value) for one in at.markdown)
@@ -372,7 +372,7 @@ def test_a_line_shows_its_variant(open_page: Open, mlp: ModelRecord) -> None:
     assert any(one.value == "half" for one in at.subheader)
 
 
-def test_the_family_races_on_compare(
+def test_the_family_is_compared_on_compare(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_variant(mlp, Step("int8_dynamic"), name="small")

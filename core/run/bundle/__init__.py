@@ -64,6 +64,9 @@ class Manifest(TypedDict):
     files: list[BundledFile]  # all except `bundle.json`
 
 
+WEIGHTS_HINT = "Save the model again with its weights in a file next to it."
+
+
 def path_problem(name: str) -> str:
     """Return why a path of a bundle is not a valid path inside its folder; empty: it is valid."""
     path = PurePosixPath(name)

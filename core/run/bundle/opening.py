@@ -39,7 +39,7 @@ from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.settings import check_range, trial_setting
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
 from core.wire.access import expert_allowed
-from core.wire.errors import SpecError, TunerError
+from core.wire.errors import TMPDIR_HINT, SpecError, TunerError
 from core.wire.files import open_regular
 from core.wire.units import size
 
@@ -95,7 +95,7 @@ def open_configuration(
         except OSError as error:
             raise SpecError(
                 f"The bundle cannot be unpacked: {error.strerror or error}.",
-                hint="Free disk space, or set TMPDIR to a writable folder.",
+                hint=TMPDIR_HINT,
             ) from None
         manifest = _unpacked(path, folder)
         yield _opened_folder(folder, manifest, expert=expert)
@@ -256,7 +256,7 @@ def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
     except OSError as error:
         raise SpecError(
             f"`{path.name}` cannot be unpacked: {error.strerror or error}.",
-            hint="Free disk space, or set TMPDIR to a folder with more space.",
+            hint=TMPDIR_HINT,
         ) from None
 
 
@@ -287,7 +287,7 @@ def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[
     if total + ROOM_LEFT_BYTES > free:
         raise SpecError(
             f"The bundle needs {size(total)} unpacked, but {size(free)} are free in `{folder.parent}`.",
-            hint="Free disk space, or set TMPDIR to a folder with more space.",
+            hint=TMPDIR_HINT,
         )
     if MANIFEST not in found or found[MANIFEST].filename != MANIFEST:
         raise _bundle_error(f"it has no `{MANIFEST}`")

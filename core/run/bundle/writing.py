@@ -34,6 +34,7 @@ from core.run.bundle import (
     MANIFEST,
     OUTPUTS,
     PIECE,
+    WEIGHTS_HINT,
     BundledBaseline,
     BundledFile,
     BundledSample,
@@ -45,7 +46,7 @@ from core.run.preparation import prepare_trial, resolve_trial
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines
-from core.wire.errors import ModelError, SpecError, StoreError
+from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, unwritable
 from core.wire.files import open_regular, written_whole
 
 MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one inference, and of its outputs
@@ -83,7 +84,7 @@ def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
         TunerError: recording inputs and outputs failed.
     """
     spec = spec_from_dict(trial.spec)
-    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
+    engines.require_export(spec.engine)
     if trial.state != "COMPLETE":
         raise SpecError(
             f"Trial {trial.id} is {trial.state}; a bundle needs a measured result.",
@@ -129,7 +130,7 @@ def _model_files(record: ModelRecord) -> dict[str, Path]:
             raise ModelError(
                 f"The weights `{one['location'][:80]}` of `{path.name}` cannot be in a bundle: the path "
                 f"{why}.",
-                hint="Save the model again with its weights in a file next to it.",
+                hint=WEIGHTS_HINT,
             )
         found[name] = path.parent / one["location"]
     return found
@@ -241,7 +242,7 @@ def _keep_text(path: Path, text: str) -> None:
 def _no_room(path: Path, error: OSError) -> StoreError:
     return StoreError(
         f"The recorded inputs and outputs cannot be written to `{path}`: {error.strerror or error}.",
-        hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
+        hint=HOME_HINT,
     )
 
 
@@ -267,8 +268,7 @@ def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
             os.fsync(file.fileno())
         return path.stat().st_size
     except OSError as error:
-        hint = "Free disk space, or choose a file in a writable folder."
-        raise SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=hint) from None
+        raise unwritable(path, error) from None
 
 
 def _write(file: BinaryIO, held: Contents, texts: Mapping[str, str]) -> None:

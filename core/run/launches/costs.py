@@ -18,6 +18,7 @@ from core.process.job_worker import Progress
 from core.run.launches import energy
 from core.run.launches.blocks import LONG_RUN_S, TIMEOUT_FACTOR, Pace, park, start_loaded
 from core.wire.errors import Cancelled, TunerError
+from core.wire.output_check import not_compared_words
 
 IDLE_S = 0.1
 CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks
@@ -149,7 +150,7 @@ def _compare(worker: Worker, kept: Mapping[int, Path], record: RawComparison, ti
 
 
 def _not_compared(ran: ProcessResult, error: TunerError) -> None:
-    ran.not_compared = f"The outputs were not compared: {error.message}"
+    ran.not_compared = not_compared_words(error.message)
     ran.notes.append(ran.not_compared)
 
 

@@ -69,15 +69,14 @@ def _fitted(workload: WorkloadSpec, info: wire.ModelInfo, sizes: Mapping[str, in
     dims = {dim: size for dim, size in {**workload.dims, **sizes}.items() if dim in info["free_dims"]}
     batch, dim = workload.batch_size, info["batch_dim"]
     rows = sizes.get(dim or "")
-    if rows is not None and batch not in (None, rows):
+    if dim is None:
+        rows, what = info["fixed_batch"], "A model has its batch"
+    else:
+        what = f"A variant has `{dim}`"
+    if batch is not None and batch != rows and (dim is None or rows is not None):
         raise SpecError(
-            f"A variant has `{dim}` fixed at {rows}, but `batch_size` is {batch}.",
+            f"{what} fixed at {rows}, but `batch_size` is {batch}.",
             hint=f"Use {rows}, or remove that variant.",
-        )
-    if dim is None and batch is not None and batch != info["fixed_batch"]:
-        raise SpecError(
-            f"A model has its batch fixed at {info['fixed_batch']}, but `batch_size` is {batch}.",
-            hint=f"Use {info['fixed_batch']}, or remove that variant.",
         )
     return workload.model_copy(update={"dims": dims})
 

@@ -20,7 +20,14 @@ from typing import Any
 from core import wire
 from core.evidence.input_description import InputDescription, describe_inputs
 from core.process.job_worker import Run, refuse_worker
-from core.run.plan import batch_addresses, check_feeds_file, dims_from_data, feed_plan, pinned_libraries
+from core.run.plan import (
+    batch_addresses,
+    check_dims,
+    check_feeds_file,
+    dims_from_data,
+    feed_plan,
+    pinned_libraries,
+)
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -37,7 +44,7 @@ from core.store.library import (
     new_folder,
     rename_model,
 )
-from core.wire.errors import ModelError, SpecError, WorkerError, nearest
+from core.wire.errors import ModelError, SpecError, WorkerError
 
 CHECK_BATCHES = (1, 2, 4)  # batch sizes of the inputs of the output check, one seed each
 ASSUMED_DIM = 8  # assumed size of other free dimensions without a given size, except image sides
@@ -164,7 +171,7 @@ def check_request(  # noqa: PLR0913 - as `make_chain`
     """
     check_chain(steps, record.info, done=steps_of(record), libraries=libraries)
     libraries = pinned_libraries(libraries)
-    _check_dims(dims, record)
+    check_dims(dims, record.info, record.name)
     if calibration is not None:
         dataset_plan(calibration)
     if workload is not None:
@@ -223,16 +230,6 @@ def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, 
         return record, (f"Another model is named `{name}` now, so this one is `{record.name}`.",)
     renamed = rename_model(store, record.content_sha256, name)
     return renamed, (f"It existed as `{record.name}` and is renamed to `{name}`.",)
-
-
-def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
-    free = record.info["free_dims"]
-    for one in dims:
-        if one not in free:
-            raise SpecError(
-                f"`{record.name}` has no free dimension `{one}`.{nearest(one, free)}",
-                hint=f"Choose among {', '.join(free)}." if free else "Remove it; all sizes are fixed.",
-            )
 
 
 def output_check_inputs(

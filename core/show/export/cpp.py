@@ -11,6 +11,7 @@ from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills, measured_outputs
 from core.show.export.programs import (
     LEVELS,
+    NO_FALLBACK,
     accelerators,
     entries,
     exported_options,
@@ -162,7 +163,7 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -
             f"options, {quoted(name, octal=True)}, {size}));"
         )
     tracker.mark_exported("free_dimension_overrides", "providers")
-    tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
+    tracker.mark_unsupported("allow_fallback", NO_FALLBACK)
     for one in accelerators(plan, PROVIDERS, "the C++ program"):
         lines += _provider(one, tracker)
     path = f"const std::filesystem::path model({quoted(spec.model.path, octal=True)});"

@@ -9,6 +9,7 @@ from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills, measured_outputs
 from core.show.export.programs import (
     LEVELS,
+    NO_FALLBACK,
     accelerators,
     entries,
     exported_options,
@@ -130,7 +131,7 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -
         for name, size in plan["free_dimension_overrides"].items()
     ]
     tracker.mark_exported("free_dimension_overrides", "providers")
-    tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
+    tracker.mark_unsupported("allow_fallback", NO_FALLBACK)
     for number, one in enumerate(accelerators(plan, PROVIDERS, "the C# program")):
         lines += _provider(one, tracker, f"provider{number}")
     return "\n".join([*lines, "using var session = new InferenceSession(model, options);"])

@@ -17,6 +17,7 @@ from core.wire import engines
 from core.wire.errors import SpecError
 
 CPU = "CPUExecutionProvider"
+NO_FALLBACK = "a provider that does not load ends the program"
 DISABLED = "optimization.disable_specified_optimizers"  # the config entry; names with `;` between them
 LEVELS: Mapping[str, int] = {  # values of ONNX Runtime's C API
     "ORT_DISABLE_ALL": 0,
@@ -34,7 +35,7 @@ def ort_spec(trial: Trial) -> TrialSpec:
         SpecError: another engine ran it, without a session.
     """
     spec = spec_from_dict(trial.spec)
-    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
+    engines.require_export(spec.engine)
     return spec
 
 

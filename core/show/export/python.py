@@ -25,10 +25,10 @@ from core.show.export.parts import (
     PLUGGED,
     VALUES,
 )
+from core.show.export.programs import ort_spec
 from core.show.export.unsupported import SettingTracker
-from core.spec import SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list
-from core.wire import engines
 from core.wire.access import library
 from core.wire.feeding import (
     IMAGE_MODES,
@@ -57,8 +57,7 @@ def export_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_
         SpecError: the outputs exceed the tolerance and no reason is given for accepting that; the inputs are
             unknown, because there is neither a result nor `info`; or the trial ran PyTorch without a session.
     """
-    spec = spec_from_dict(trial.spec)
-    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
+    spec = ort_spec(trial)
     accepted = header.accepted(trial, accepted_breach)
     inputs = measured_inputs(trial, spec, info)
     blocks = [

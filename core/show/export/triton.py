@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core import wire
-from core.run.bundle import path_problem
+from core.run.bundle import WEIGHTS_HINT, path_problem
 from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
@@ -140,7 +140,7 @@ def pack_triton(source: ExportSource, accepted: str, to: BinaryIO) -> None:
             if why := path_problem(one["location"]):
                 raise SpecError(
                     f"The weights `{one['location'][:80]}` cannot be in the repository: the path {why}.",
-                    hint="Save the model again with its weights in a file next to it.",
+                    hint=WEIGHTS_HINT,
                 )
             with archive.open(f"{folder}/1/{one['location']}", "w", force_zip64=True) as file:
                 copy_file(path.parent / one["location"], one["sha256"], file)

@@ -13,6 +13,7 @@ from core.spec import TrialSpec, changed, requested_value
 from core.spec.settings import ENTRIES, SETTINGS
 
 _NATIVE = "native code is not exported; register the library with this SHA-256 yourself"
+_NO_IMAGES = "the format has no image inputs"
 _WHY_NOT: Mapping[str, str] = {
     "expert": "it only makes ORTune accept unknown entries",
     "streams": "it is the number of callers, not a session setting",
@@ -25,8 +26,8 @@ _WHY_NOT: Mapping[str, str] = {
     "allow_fallback": "the format has no fallback rule",
     "custom_op_libraries": _NATIVE,
     "provider_libraries": _NATIVE,
-    "image_mean": "the format has no image inputs",
-    "image_std": "the format has no image inputs",
+    "image_mean": _NO_IMAGES,
+    "image_std": _NO_IMAGES,
     "batch_size": "the format has no inputs",
     "dims": "the format has no inputs",
     "seed": "the format has no random inputs",

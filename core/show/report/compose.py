@@ -184,7 +184,7 @@ def _evaluations_section(about: Search) -> list[Section]:
         return []
     return [
         Section(
-            title="All evaluated configurations",
+            title=searches.EVALUATIONS_TITLE,
             parts=[searches.evaluation_table(about.record, most=TOP * 4)],
         )
     ]

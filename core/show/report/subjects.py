@@ -24,6 +24,8 @@ CARD = "scorecard #"
 
 _TOKEN = re.compile(r"#?([0-9a-f]{6,})")
 
+_LONGER_ID = "Give more characters of the ID."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTrial:
@@ -106,15 +108,13 @@ def find(store: Store, refs: Sequence[str]) -> About:
             found += look(store, ref)
         except StoreError as error:
             if _is_ambiguous(error):
-                raise StoreError(
-                    f"More than one {kind} begins with `{ref}`.", hint="Give more characters of the ID."
-                ) from None
+                raise StoreError(f"More than one {kind} begins with `{ref}`.", hint=_LONGER_ID) from None
             if not _is_unknown(error):
                 raise
     if len(found) > 1:
         raise StoreError(
             f"`{ref}` matches the IDs of {len(found)} results of different kinds.",
-            hint="Give more characters of the ID.",
+            hint=_LONGER_ID,
         )
     if not found:
         raise StoreError(

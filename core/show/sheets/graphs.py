@@ -9,7 +9,7 @@ from core.evidence.graph_changes import Change
 from core.evidence.graph_facts import MOST_SHOWN, ProfileMatch, Row, kind, plain_op, tensor_text
 from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
-from core.show.sheets.trials import notes
+from core.show.sheets.trials import hidden_nodes, notes
 from core.show.table import Column, Table, tabulate
 from core.show.words import counted
 from core.wire.graph import Node
@@ -63,8 +63,7 @@ def graph(
     ]
     if listed:
         parts.append(nodes(listed[:most], optimized=optimized))
-    if hidden > 0:
-        parts.append(Line(f"({hidden:,} more nodes; --top shows more)"))
+    parts += hidden_nodes(hidden)
     return Sheet(f"{name} · {what}", parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from core.evidence.roofline import advice
 from core.evidence.statistics import percentile_estimate
 from core.show import format
-from core.show.sheets import Fact, Line, Note, Sheet, trials
+from core.show.sheets import Fact, Note, Sheet, trials
 from core.show.table import Column, Table, tabulate
 from core.show.words import when
 from core.wire.profile import Profile
@@ -166,7 +166,7 @@ def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float)
             trials.providers(profile),
             trials.operators(profile, most=top),
             trials.nodes(profile, most=top),
-            *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
+            *trials.hidden_nodes(hidden),
             Fact("came", when(at)),
         ],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity
 from core.evidence.verdict import Color
@@ -45,9 +45,9 @@ def _cells(one: TargetResult) -> tuple[str, ...]:
     )
 
 
-def headline(card: Sequence[Row]) -> str:
-    """Return which configurations meet all targets, as a sentence."""
-    met = [row.subject.label for row in card if row.state == "MET"]
+def headline(card: Sequence[Row], label: Callable[[str], str] = str) -> str:
+    """Return which configurations meet all targets, as a sentence; `label` formats their labels."""
+    met = [label(row.subject.label) for row in card if row.state == "MET"]
     if met:
         return f"{', '.join(met)} {'meets' if len(met) == 1 else 'meet'} every target."
     if all(row.state == "MISSED" for row in card):

@@ -25,7 +25,7 @@ from core.evidence.result_types import (
 )
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
-from core.run.search.stored import answer_of, evaluations_of
+from core.run.search.stored import answer_of, evaluations_of, resume_hint
 from core.show import setting_chips
 from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -52,6 +52,7 @@ COLORS: Mapping[str, Color] = {
     "UNDECIDED": "gray",
     "REJECTED": "red",
 }
+EVALUATIONS_TITLE = "All evaluated configurations"
 EVALUATIONS_SHOWN = 8  # evaluated configurations on a terminal
 EFFECTS_SHOWN = 8
 REASONS_SHOWN = 3  # reasons of failed configurations
@@ -179,7 +180,7 @@ def _unfinished(record: StudyRecord) -> list[Part]:
     if record.error is not None:
         found.append(Note(record.error["message"], "orange"))
     if record.state not in ("RUNNING", "WAITING"):
-        found.append(Note(f"Continue it: `search --resume {record.id}`."))
+        found.append(Note(resume_hint(record.id)))
     return [*found, evaluation_table(record, most=EVALUATIONS_SHOWN)] if seen else found
 
 

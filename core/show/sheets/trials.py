@@ -14,6 +14,7 @@ from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points
 from core.evidence.verdict import icon_and_color, is_rejected
 from core.show import cells
 from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.sheets.peaks import NOT_MEASURED
 from core.show.table import Column, Table, tabulate, texts
 from core.show.verdict import OLDER, is_older, noise_words, quality_details
 from core.show.words import changes_of, changes_text, counted, verdict, when
@@ -29,6 +30,11 @@ ITSELF = "none: this is ONNX Runtime's default; change a setting to compare"
 
 
 # --- measurements -------------------------------------------------------------------------------------------
+
+
+def hidden_nodes(number: int) -> list[Line]:
+    """Return the line for the nodes that a table leaves out."""
+    return [Line(f"({number:,} more nodes; --top shows more)")] if number > 0 else []
 
 
 def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
@@ -211,7 +217,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
         providers(profile),
         operators(profile, most=top),
         nodes(profile, most=top, peak=peak),
-        *([Line(f"({hidden} more nodes; --top shows more)")] if hidden > 0 else []),
+        *hidden_nodes(hidden),
         *notes(result.get("notes") or []),
     ]
     return Sheet(f"{trial.model_name} · profile · trial {trial.id}", parts)
@@ -237,7 +243,7 @@ def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
         return f"{rates}, with {counted(peak.threads, 'thread')}"
     if peaks:
         return f"not measured with {counted(threads, 'thread')}"
-    return "not measured; run `machine --peaks` (a few seconds)"
+    return NOT_MEASURED
 
 
 def runs_words(profile: Profile) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from core import wire
 from core.wire import Progress, limits
-from core.wire.errors import StoreError, TunerError
+from core.wire.errors import HOME_HINT, StoreError, TunerError
 from core.wire.files import written_whole
 from core.worker.measure import timing
 from core.worker.measure.contestant import pin
@@ -98,7 +98,7 @@ def _write(path: Path, passes: wire.Passes) -> None:
     except OSError as error:
         raise StoreError(
             f"What the profiles show cannot be kept in `{path}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            hint=HOME_HINT,
         ) from error
 
 

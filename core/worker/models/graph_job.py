@@ -22,7 +22,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from core import wire
 from core.wire import Progress
-from core.wire.errors import ModelError, StoreError
+from core.wire.errors import HOME_HINT, ModelError, StoreError
 from core.wire.files import written_whole
 from core.wire.graph import VERSION
 from core.worker.models import read_model
@@ -394,5 +394,5 @@ def _write(path: Path, drawn: wire.DrawnGraphs) -> None:
     except OSError as error:
         raise StoreError(
             f"The graph cannot be kept in `{path}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            hint=HOME_HINT,
         ) from error

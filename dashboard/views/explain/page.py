@@ -394,11 +394,8 @@ def _swap() -> None:
 
 
 def _live(of: Pair, job: Status | None) -> None:
-    if job is not None and job.state == "CANCELLED":
-        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
-    elif job is not None and job.error is not None:
-        state.report_record(job.error)
-    job_box.draw(job, "why", what="this pair", help="Ends its worker; nothing is kept.")
+    job_box.report_end(job)
+    job_box.draw(job, "why", what="this pair", help=job_box.NOTHING_KEPT)
 
 
 def _rejected(of: Pair) -> None:

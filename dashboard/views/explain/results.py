@@ -15,6 +15,7 @@ from dashboard import format
 from dashboard.charts import explain_charts
 from dashboard.widgets import plots, tables
 
+SEARCH_LABEL = "Search nodes by name, operator or provider"
 VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
 NOTES = (
     (
@@ -124,9 +125,9 @@ def _charts(found: Difference) -> None:
     with right:
         plots.draw(
             explain_charts.sides(found),
-            "Time of both results by part",
+            explain_charts.SIDES_TITLE,
             key="why.sides",
-            alt="Time of both results by part.",
+            alt=explain_charts.SIDES_TITLE,
         )
 
 
@@ -146,10 +147,10 @@ def _operators(found: Difference) -> None:
 
 def _nodes(found: Difference) -> None:
     words = st.text_input(
-        "Search nodes by name, operator or provider",
+        SEARCH_LABEL,
         key=SEARCH,
         icon=":material/search:",
-        placeholder="Search nodes by name, operator or provider",
+        placeholder=SEARCH_LABEL,
         label_visibility="collapsed",
         live="300ms",
     )
@@ -165,6 +166,4 @@ def _table(found: Difference, table: Table, name: str, *, words: str = "") -> No
     if words:
         together = sum(float(one or 0) for one in column_of(shown, "difference"))
         st.caption(f"{len(shown.rows)} of {len(table.rows)} lines; together {_signed(found, together)}.")
-    tables.draw(
-        shown, key=f"why.table.{name}", alt=f"Both results by {name}; click a column's title to sort."
-    )
+    tables.draw(shown, key=f"why.table.{name}", alt=f"Both results by {name}; {tables.SORTABLE}")

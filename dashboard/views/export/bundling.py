@@ -21,6 +21,7 @@ from dashboard import format, state
 from dashboard.widgets import job_box
 
 KIND = "bundle"  # job type, as the scheduler lists it
+FAILED = "The bundle was not created"
 MOST_DOWNLOAD_BYTES = 1 << 30  # Streamlit holds a whole download in memory
 
 
@@ -49,10 +50,10 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
                 off=state.is_active(status),
             ),
         )
-        state.show_kept_error(KIND, "The bundle was not created")
+        state.show_kept_error(KIND, FAILED)
         job_box.draw(status, "export", what="this bundle", help="No partial file remains.", of="bundle")
         if status is not None and status.error is not None:
-            state.report_record(status.error, "The bundle was not created")
+            state.report_record(status.error, FAILED)
         if (made := _result(status)) is not None:
             _download(made)
 

@@ -237,7 +237,7 @@ def _optimized_graph(chosen: ChosenConfiguration, view: str) -> Graphs | None:
         return None
     job = _job(JOB, chosen)
     if found is None:
-        _ended_badly(job)
+        job_box.report_end(job)
         if view != OWN and not state.is_active(job):
             with st.container(border=True, horizontal=True, vertical_alignment="center"):
                 st.markdown(
@@ -245,7 +245,7 @@ def _optimized_graph(chosen: ChosenConfiguration, view: str) -> Graphs | None:
                     "settings. A worker builds the session and saves its graph."
                 )
                 _optimize_button(chosen, type="primary")
-    job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
+    job_box.draw(job, "graph", what="this graph", help=job_box.NOTHING_KEPT)
     return found
 
 
@@ -271,13 +271,6 @@ def _about(chosen: ChosenConfiguration) -> str:
 def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
     what, job = st.session_state.get(key) or ("", "")
     return state.status(job) if what == _about(chosen) else None
-
-
-def _ended_badly(job: Status | None) -> None:
-    if job is not None and job.state == "CANCELLED":
-        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
-    elif job is not None and job.error is not None:
-        state.report_record(job.error)
 
 
 def _optimize(chosen: ChosenConfiguration) -> None:
@@ -375,7 +368,7 @@ def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
     """Draw how to get the data that the chosen colours need, with a button for it."""
     if mode in ("Time", "Provider") and chosen.profile is None:
         job = _job(PROFILING, chosen)
-        _ended_badly(job)
+        job_box.report_end(job)
         if job is not None and job.state == "COMPLETE":
             st.session_state.pop(PROFILING)
             st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one

@@ -23,6 +23,7 @@ from dashboard.views.graph import levels
 from dashboard.views.graph.levels import LEVEL, ShownGraph, View
 from dashboard.widgets import plots, tables
 
+SEARCH_LABEL = "Search nodes by name, operator, type or block"
 SEARCH = "graph.search"
 CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of the selection
 TABLE = "graph.table"
@@ -69,10 +70,10 @@ def draw(sides: Mapping[str, ShownGraph], changed: str, notes: Callable[[], None
 def _search() -> str:
     return (
         st.text_input(
-            "Search nodes by name, operator, type or block",
+            SEARCH_LABEL,
             key=SEARCH,
             icon=":material/search:",
-            placeholder="Search nodes by name, operator, type or block",
+            placeholder=SEARCH_LABEL,
             label_visibility="collapsed",
             live="300ms",
             persist_state="session",

@@ -215,10 +215,7 @@ def _loading(record: ModelRecord) -> None:
 
 def _added(record: ModelRecord, new: bool = True) -> None:
     st.session_state[removal.DETAIL] = record.content_sha256
-    if new:
-        state.notify(f"Added {record.name}.")
-    else:
-        state.notify(f"Already in the library as {record.name}: same content, by SHA-256. Nothing was added.")
+    state.notify_added(record, new)
 
 
 def _samples(records: Sequence[ModelRecord]) -> None:

@@ -335,7 +335,7 @@ def _live(shown: Trial | None, done: Trial | None) -> None:
         tick_s = live_view.pace(shown.id, shown.state)
         live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
         with st.container(horizontal=True, vertical_alignment="center"):
-            job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
+            job_box.cancel(shown.id, key="profile.cancel", help=job_box.NOTHING_KEPT)
             if done is not None:
                 st.caption(f":material/history: Below: {format.when(done.created_at)}")
 
@@ -347,9 +347,7 @@ def _event(trial_id: str) -> Event:
         return live_events.of_job(status, "this profile")
     if state.store().trial(trial_id).state not in ACTIVE:
         return live_events.ENDED
-    return live_events.of_other_process(
-        "Being profiled by another process of this machine; shown here when it is done."
-    )
+    return live_events.of_other_process("Being profiled by another process of this machine")
 
 
 # --- result -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
 from core.run.scorecard import MissingMeasurements, Row
 from core.show import verdict
+from core.show.sheets import scorecards
 from dashboard import format
 
 ICONS: Mapping[State, tuple[str, str]] = {
@@ -80,15 +81,7 @@ def details(row: Row) -> list[dict[str, str]]:
 
 def headline(card: Sequence[Row]) -> str:
     """Return one sentence that names the configurations meeting every target."""
-    met = [row.subject.label for row in card if row.state == "MET"]
-    missed = sum(row.state == "MISSED" for row in card)
-    total = len(card)
-    if met:
-        names = ", ".join(format.plain(one) for one in met)
-        return f"**{names}** {'meets' if len(met) == 1 else 'meet'} every target."
-    if missed == total:
-        return "No configuration meets every target." if total > 1 else "It misses a target."
-    return "No configuration is known to meet every target yet."
+    return scorecards.headline(card, lambda label: f"**{format.plain(label)}**")
 
 
 def tally(card: Sequence[Row]) -> str:

@@ -182,13 +182,7 @@ def _loadable(answer: SearchResult | None) -> Confirmed | None:
 def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -> None:
     trial = winner["trial"]
     if default is not None:
-        st.page_link(
-            "views/explain/page.py",
-            label="Explain",
-            icon=":material/troubleshoot:",
-            query_params={"a": default["trial"], "b": trial},
-            help="Profiles both and compares them operator by operator.",
-        )
+        trial_result.explain_link(default["trial"], trial)
     st.page_link(
         trial_result.COMPARE_PAGE,
         label="Compare with…",
@@ -228,11 +222,7 @@ def _pin(record: StudyRecord, trial: str) -> None:
         icon=":material/keep_off:" if pinned else ":material/keep:",
         on_click=state.store().pin_baseline,
         args=(record.model_sha256, None if pinned else trial),
-        **state.unless_closed(
-            "Later runs of this model are compared with it, for all users of this server."
-            if not pinned
-            else "Later runs of this model are compared with ONNX Runtime's default again."
-        ),
+        **state.unless_closed(trial_result.pin_help(is_pinned=pinned)),
     )
 
 

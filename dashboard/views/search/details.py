@@ -95,9 +95,9 @@ def _speedups(answer: SearchResult, least: int = 0) -> None:
     if shown is not None and shown["gains"]:
         plots.draw(
             search_charts.intervals(search_charts.speedups_info(shown["gains"]), least=least),
-            "Improvement over ONNX Runtime's default",
+            search_charts.SPEEDUP_TITLE,
             key="search.gains",
-            alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
+            alt=search_charts.SPEEDUPS_ALT,
         )
 
 
@@ -116,7 +116,7 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
             key=FRONT_CHART,
             on_select="rerun",
             selection_mode="points",
-            alt=f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front",
+            alt=search_charts.front_alt(info),
         )
         _picked(record, info, chosen)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -181,7 +181,7 @@ def _course(answer: SearchResult) -> None:
         search_charts.course(answer["course"]),
         "Best improvement over time",
         key="search.course",
-        alt="The best known improvement at each moment of the search",
+        alt=search_charts.COURSE_ALT,
     )
     st.caption("Estimates of all steps. The result comes from the confirmation alone.")
 
@@ -216,7 +216,7 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
         "All configurations by setting",
         key="search.parallel",
         table=partial(search_evaluation_charts.parallel_table, info),
-        alt=f"{len(info.gains)} configurations as lines through their settings to their improvement",
+        alt=search_evaluation_charts.parallel_alt(info),
     )
     more = f" {info.hidden} less important settings are hidden." if info.hidden else ""
     st.caption(f"One line per configuration. Improvements below {info.axis[0]:.2g}× are cut off.{more}")

@@ -46,6 +46,5 @@ def _event(study: str) -> Event:
         return live_events.ENDED
     tried = sum(not one["twin"] for one in record.tried)
     return live_events.of_other_process(
-        f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far. "
-        "The result appears here."
+        f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far"
     )

@@ -270,7 +270,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
 def _added(record: ModelRecord, new: bool) -> None:
     """Choose a newly added model."""
     state.choose_model(record)
-    state.notify(f"Added {record.name}." if new else f"Already in the library as {record.name}.")
+    state.notify_added(record, new)
 
 
 EARLIER = 50
@@ -320,7 +320,7 @@ def _event(trial_id: str, field: ComparedConfigurations, margin: float) -> Event
     trial = state.store().trial(trial_id)
     if not _is_active(trial):
         return live_events.ENDED
-    return live_events.of_other_process(f"Being measured by {trial.owner}; shown here when it is done.")
+    return live_events.of_other_process(f"Being measured by {trial.owner}")
 
 
 def _is_active(trial: Trial) -> bool:
@@ -425,13 +425,7 @@ def _includes(compared: trial_result.TrialComparison | None, pinned: Trial) -> b
 def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialComparison | None) -> None:
     link = {state.TRIAL_PARAM: trial.id}
     if compared is not None and compared.baseline is not None:
-        st.page_link(
-            "views/explain/page.py",
-            label="Explain",
-            icon=":material/troubleshoot:",
-            query_params={"a": compared.baseline.id, "b": trial.id},
-            help="Profiles both and compares them operator by operator.",
-        )
+        trial_result.explain_link(compared.baseline.id, trial.id)
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
     report.offer(
         lambda: OneTrial(trial=trial, comparison=_comparison(compared), beside=_other_trials(compared)),
@@ -456,11 +450,7 @@ def _pin_button(trial: Trial, pinned: Trial | None) -> None:
         icon=":material/keep_off:" if is_pinned else ":material/keep:",
         on_click=_pin,
         args=(trial, None if is_pinned else trial.id),
-        **state.unless_closed(
-            "Later runs of this model are compared with ONNX Runtime's default again."
-            if is_pinned
-            else "Later runs of this model are compared with it, for all users of this server."
-        ),
+        **state.unless_closed(trial_result.pin_help(is_pinned=is_pinned)),
     )
 
 
