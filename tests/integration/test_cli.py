@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,7 +39,8 @@ from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
 from tests import tiny_models
-from tests.command_line import CommandLine, Done, is_comparing, wait_until, works
+from tests.command_line import CommandLine, Done, await_rounds, works
+from tests.waiting import WAIT_S, wait_until
 
 CONTRACT = {"trial", "state", "error", "model", "spec", "fingerprint", "started_at", *RESULT_FIELDS}
 QUICK = ("--runs", "20", "--warmup-runs", "2")
@@ -623,7 +623,7 @@ def test_waiting_is_said_with_who_has_the_machine_and_ctrl_c_gives_the_place_bac
     first, own = MachineQueue(cli.queue).entries()
     assert (first.owner, own.owner == "Ada") == ("Ada", False)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert [entry.owner for entry in MachineQueue(cli.queue).entries()] == ["Ada"]
 
@@ -633,7 +633,7 @@ def test_a_signal_while_a_model_loads_cancels_and_leaves_no_process(cli: Command
     process = cli.start("tune", slow, "--json")
     wait_until(lambda: works(process) and bool(Store(cli.home / STORE_NAME).trials()))
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert cli.left_over() == []
     assert "Traceback" not in err
@@ -646,15 +646,15 @@ def test_a_signal_while_a_model_loads_cancels_and_leaves_no_process(cli: Command
 
 def test_a_stopped_sweep_shows_what_was_measured(cli: CommandLine, mlp: str) -> None:
     process = cli.start("sweep", mlp, "--batch-size", "1,2,4", "--runs", "200000", "--json")
-    wait_until(lambda: is_comparing(process))
-    time.sleep(1)  # some rounds
+    await_rounds(process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S)
     document = Done(code=process.returncode, out=out, err=err).document
     assert cli.left_over() == []
     assert (process.returncode, document["state"]) == (130, "CANCELLED")
     assert [point["state"] for point in document["points"]] == ["CANCELLED"] * 3
     measured_runs = [len(point["latencies_s"] or []) for point in document["points"]]
+    assert min(measured_runs) > 0
     assert measured_runs == [
         sum(one["runs"] for one in point["blocks"] or []) for point in document["points"]
     ]
@@ -678,7 +678,7 @@ def test_a_reader_that_leaves_early_gives_no_traceback(cli: CommandLine) -> None
     process.stdout.close()
     assert process.stderr is not None
     err = process.stderr.read()
-    process.wait(timeout=60)
+    process.wait(timeout=WAIT_S)
     assert "Traceback" not in err
     assert "BrokenPipe" not in err
     process.stderr.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,8 @@ from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
 from tests import tiny_models
-from tests.command_line import CommandLine, Done, is_comparing, wait_until
+from tests.command_line import CommandLine, Done, await_rounds
+from tests.waiting import WAIT_S
 
 CUDA = "CUDAExecutionProvider"
 QUICK = ("--runs", "40", "--warmup-runs", "2")
@@ -564,19 +564,18 @@ def test_a_signal_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
 ) -> None:
     process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "200000", "--json")
     store = Store(cli.home / STORE_NAME)
-    wait_until(lambda: is_comparing(process))
-    time.sleep(1)  # some rounds
+    await_rounds(process)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S)
     assert cli.left_over() == []
     assert process.returncode == 128 + signal.SIGTERM
     document = Done(code=process.returncode, out=out, err=err).document
     assert document["state"] == "CANCELLED"
     found = store.comparison(document["comparison"])
     assert found.state == "CANCELLED"
-    if found.result is not None:  # there was a whole round
-        assert document["rounds"] == found.result["rounds"]
-        assert len(document["trials"][0]["latencies_s"]) > 0
+    assert found.result is not None
+    assert document["rounds"] == found.result["rounds"] > 0
+    assert len(document["trials"][0]["latencies_s"]) > 0
 
 
 def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,11 +34,11 @@ from core.wire.catalog import RANDOM_WEIGHTS_NOTE
 from core.wire.errors import Cancelled, SpecError, StoreError, WorkerError
 from tests import raw_comparisons, simulated_clock, tiny_models
 from tests.simulated_clock import Model
+from tests.waiting import WAIT_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +65,6 @@ def schedulers():
 def spec(path: Path, **parts: Any) -> TrialSpec:
     parts.setdefault("protocol", {"warmup_runs": 2, "runs": 20})
     return spec_from_dict({"model": {"path": str(path)}, **parts})
-
-
-def wait_until(condition, what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 class FakeRun:
@@ -881,7 +874,7 @@ def end_a_process(code, path, number, *, said, ready=lambda children: None):
             parent.wait(WAIT_S)
         finally:
             parent.kill()
-    _gone, alive = psutil.wait_procs(children, timeout=20)
+    _gone, alive = psutil.wait_procs(children, timeout=WAIT_S)
     assert alive == []
 
 
