@@ -666,11 +666,6 @@ def contestants(process: psutil.Process | None = None) -> list[psutil.Process]:
     return [one for one in everybody if one.ppid() in servers]
 
 
-def measures(one: Scheduler, trial_id: str) -> bool:
-    """A worker runs the model: one that takes minutes is at its first run."""
-    return one.status(trial_id).stage == "load" and bool(contestants())
-
-
 def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
@@ -975,17 +970,6 @@ def test_provider_without_its_library_fails_and_names_it(schedulers, square):
         pytest.skip("this machine has CUDA")
     assert trial.error["type"] == "ProviderError"
     assert trial.error["hint"]
-
-
-def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
-    one = schedulers()
-    asked = spec(tiny_models.slow(tmp_path / "slow.onnx"))
-    trial = one.submit(job_types.tune(asked))
-    wait_until(lambda: measures(one, trial), "it never began to measure")
-    one.cancel(trial)
-    assert one.join(WAIT_S)
-    assert one.store.trial(trial).state == "CANCELLED"
-    assert psutil.Process().children(recursive=True) == []
 
 
 def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, square):
