@@ -7,6 +7,9 @@ PORT ?= 8501
 # Every worker is a process of its own: without compiled modules each start would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Parts that run at once would disturb each other's measurements.
+.NOTPARALLEL:
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test test-all check lint types layers docs docs-serve tests e2e test-faults screenshots clean
 
@@ -37,7 +40,8 @@ test: $(VENV)/.dev check tests ## Set up and pass every check and test
 test-all: test ## The same, and the slow tests: models trained and converted anew, torch.compile (a minute more)
 	@$(BIN)/pytest -m slow
 
-check: lint types layers docs ## Lint, types, import contracts, and the documentation
+check: ## Lint, types, import contracts, and the documentation
+	@began=$$(date +%s) && $(MAKE) --no-print-directory lint types layers docs && echo "Checked in $$(($$(date +%s) - began)) s."
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -58,13 +62,14 @@ docs: $(VENV)/.dev ## Build the site of docs/ into site/; generated pages and li
 docs-serve: $(VENV)/.dev ## Show the site of docs/ while it is written
 	@$(BIN)/zensical serve
 
-# Fast tests first; each part names its slowest tests and its time.
-SLOWEST := --durations=10 --durations-min=1 -m "not slow"
+# Fast tests first; each part prints its time, and the end names the slowest tests of all parts.
+PART = $(BIN)/pytest -n 2 -m "not slow" --junitxml=.pytest_cache/$@-
 
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
-	@$(BIN)/pytest tests/unit -n 2 --dist worksteal $(SLOWEST)
-	@$(BIN)/pytest tests/integration tests/views -n 2 --dist loadfile $(SLOWEST)
-	@$(BIN)/pytest tests/e2e -n 2 --dist worksteal $(SLOWEST)
+	@$(PART)1.xml --dist worksteal tests/unit
+	@$(PART)2.xml --dist loadfile tests/integration tests/views
+	@$(PART)3.xml --dist worksteal tests/e2e
+	@$(BIN)/python -m tests.slowest $(foreach part,1 2 3,.pytest_cache/$@-$(part).xml)
 
 e2e: $(VENV)/.dev ## Browser tests alone
 	@$(BIN)/pytest tests/e2e -n 2 --dist worksteal

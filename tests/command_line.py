@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -20,9 +21,10 @@ import psutil
 
 from core import cli
 from tests.documents import document_name, errors_of
+from tests.waiting import WAIT_S
 
 MARK = "ORTUNE_TEST_MARK"
-LEAVE_S = 5.0  # a killed process may be seen for a moment
+ROUNDS = re.compile(r": rounds [1-9]")  # a line of progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ class CommandLine:
 
     def left_over(self) -> list[psutil.Process]:
         """Living processes of this command line, after a moment to end."""
-        deadline = time.monotonic() + LEAVE_S
+        deadline = time.monotonic() + WAIT_S  # a killed process may be seen for a moment
         while (found := [one for one in psutil.process_iter() if self._is_ours(one)]) and (
             time.monotonic() < deadline
         ):
@@ -125,14 +127,6 @@ class CommandLine:
             return False
 
 
-def wait_until(met: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for a moment; fail where it does not come."""
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def works(process: subprocess.Popen[str]) -> bool:
     """Whether a command has a worker."""
     try:
@@ -148,6 +142,12 @@ def is_comparing(process: subprocess.Popen[str]) -> bool:
         return any(one.status() == psutil.STATUS_STOPPED for one in family)
     except psutil.Error:
         return False
+
+
+def await_rounds(process: subprocess.Popen[str]) -> None:
+    """Wait until a command says, as it does every few seconds, that it has measured a round."""
+    assert process.stderr is not None
+    assert any(ROUNDS.search(line) for line in process.stderr), "it ended without a round"
 
 
 def _done(args: Sequence[str], code: int, out: str, err: str) -> Done:

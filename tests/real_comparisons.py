@@ -30,10 +30,10 @@ from core.run.plan import feed_plan, reference_plan, session_plan
 from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import Effort
 from tests import simulated_clock, tiny_models
+from tests.waiting import WAIT_S
 
 SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three launches
 ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
-LEAVE_S = 20.0  # a killed process may be seen for a moment, a longer one on a busy machine
 ROWS, WIDTH = 64, 512  # of the slow model
 PROBES = 30  # runs that tell how large it must be
 
@@ -264,7 +264,7 @@ def nobody_is_left(pids: set[int]) -> None:
 
     It may be a child, a process in a session of theirs, or one that was started.
     """
-    deadline = time.monotonic() + LEAVE_S
+    deadline = time.monotonic() + WAIT_S  # a killed process may be seen for a moment
     while (left := _left(pids)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left == []

@@ -131,9 +131,12 @@ class Worker:
         started = self.workers.started
         started[self.label] = started.get(self.label, -1) + 1
         self.begin(model, started[self.label])
+        feeds = plan.get("feeds", {})
+        inputs = [{key: one[key] for key in ("name", "dtype", "shape")} for one in feeds.get("inputs", ())]
         return {
             **raw_comparisons.load_reply(
-                rows=plan.get("feeds", {}).get("batch_size", 1),
+                rows=feeds.get("batch_size", 1),
+                **({"inputs": inputs} if inputs else {}),
                 session_creation_s=model.load_s,
                 first_run_ns=round(model.run_s * 1e9),
                 load_peak_rss_bytes=model.rss_bytes,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import wait_until
+from tests.waiting import wait_until
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
 from core.worker.measure import footprint
-from tests import in_process, tiny_models
+from tests import in_process, simulated_clock, tiny_models
 from tests.command_line import CommandLine
 
 
@@ -100,6 +100,13 @@ def acquainted(tmp_path_factory: pytest.TempPathFactory, mlp: str, square: Path)
 def cli(tmp_path: Path, acquainted: Path) -> CommandLine:
     """A command line of its own."""
     return CommandLine(tmp_path, acquainted)
+
+
+@pytest.fixture
+def clock() -> Iterator[simulated_clock.Clock]:
+    """Comparisons of this process run on the simulated clock: the test is about what is said of them."""
+    with simulated_clock.machine() as one:
+        yield one
 
 
 @pytest.fixture

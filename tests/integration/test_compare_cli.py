@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,10 @@ from core.show.sheets.comparisons import comparison_sheet
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
-from tests import tiny_models
-from tests.command_line import CommandLine, Done, is_comparing, wait_until
+from tests import simulated_clock, tiny_models
+from tests.command_line import CommandLine, Done, await_rounds
+from tests.simulated_clock import Model
+from tests.waiting import WAIT_S
 
 CUDA = "CUDAExecutionProvider"
 QUICK = ("--runs", "40", "--warmup-runs", "2")
@@ -414,6 +415,7 @@ def before(
     return cli, store, store.comparison(comparison.id)
 
 
+@pytest.mark.usefixtures("clock")
 def test_results_of_the_version_before_are_shown_used_and_compared_with(
     mlp: str, before: tuple[CommandLine, Store, Comparison]
 ) -> None:
@@ -446,26 +448,21 @@ def test_a_comparison_of_the_version_before_cannot_be_measured_longer_and_says_w
 
 
 def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None:
-    """One sample at a time is slower per sample than the throughput preset, so the limit is exceeded."""
-    args = ("compare", mlp, "--baseline", "preset:cpu-throughput", "--candidate", "preset:default")
-    done = cli.run(*args, *QUICK, "--fail-if-slower", "5%", "--json")
-    document = done.document
-    (candidate,) = (one for one in document["contestants"] if one["role"] == "candidate")
-    baseline = next(one["trial"] for one in document["contestants"] if one["role"] == "baseline")
-    (contrast,) = (
-        one
-        for one in document["contrasts"]
-        if (one["candidate"], one["baseline"]) == (candidate["trial"], baseline)
-    )
-    assert (document["fail_if_slower"]["limit"], document["fail_if_slower"]["passed"]) == (0.05, False)
-    surely = contrast["holds"] and not contrast["contradicted"] and contrast["ratio_high"] < 1 / 1.05
-    if not surely:
-        assert document["fail_if_slower"]["open"] == [candidate["trial"]]
-        assert done.code == EXIT_UNDECIDED
-    else:
-        assert document["fail_if_slower"]["broken"] == [candidate["trial"]]
-        assert done.code == EXIT_FAILED
-        assert "`preset:default`" in done.err
+    args = ("compare", mlp, "--baseline", "preset:cpu-latency", "--candidate", "preset:default", *QUICK)
+
+    def limited(default: Model) -> tuple[Done, Any]:
+        with simulated_clock.machine(lambda label, plan: default if label == "preset:default" else Model()):
+            done = cli.run(*args, "--fail-if-slower", "5%", "--json")
+        return done, done.document["fail_if_slower"]
+
+    done, slower = limited(Model(run_s=0.002))
+    [candidate] = [one["trial"] for one in done.document["contestants"] if one["role"] == "candidate"]
+    assert (slower["limit"], slower["passed"], slower["broken"]) == (0.05, False, [candidate])
+    assert done.code == EXIT_FAILED
+    assert "`preset:default`" in done.err
+    done, noisy = limited(Model(run_s=0.00105, between=0.2))
+    [candidate] = [one["trial"] for one in done.document["contestants"] if one["role"] == "candidate"]
+    assert (noisy["passed"], noisy["open"], done.code) == (False, [candidate], EXIT_UNDECIDED)
 
 
 def test_configurations_that_cannot_run_fail_and_the_others_are_shown(
@@ -486,6 +483,7 @@ def pairs(document: Any) -> Any:
     return [(one, by_id[one["trial"]]) for one in document["contestants"]]
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_comparison_is_named_after_the_model_of_its_baseline(
     cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
@@ -498,6 +496,7 @@ def test_a_comparison_is_named_after_the_model_of_its_baseline(
     assert not comparison.is_single_trial  # the dashboard lists it
 
 
+@pytest.mark.usefixtures("clock")
 def test_tune_compares_with_a_chosen_baseline(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
     assert "versus preset:edge" in done.out
@@ -527,8 +526,13 @@ def lost(mlp: str, tmp_path: Path) -> str:
 
 def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, lost: str) -> None:
     """The candidate has its numbers, against the default; the requested baseline has none."""
-    done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
-    assert done.code == EXIT_BAD_INPUT
+
+    def lost_is_lost(label: str, plan: Mapping[str, Any]) -> Model:
+        return Model(load_error=f"No {CUDA}." if label == lost else "")
+
+    with simulated_clock.machine(lost_is_lost):
+        done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
+    assert done.code == EXIT_FAILED
     assert f"versus {DEFAULT_LABEL}" in done.out
     assert CUDA in done.err
 
@@ -566,19 +570,18 @@ def test_a_signal_in_the_middle_of_a_comparison_shows_the_rounds_and_leaves_no_p
 ) -> None:
     process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "200000", "--json")
     store = Store(cli.home / STORE_NAME)
-    wait_until(lambda: is_comparing(process))
-    time.sleep(1)  # some rounds
+    await_rounds(process)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S)
     assert cli.left_over() == []
     assert process.returncode == 128 + signal.SIGTERM
     document = Done(code=process.returncode, out=out, err=err).document
     assert document["state"] == "CANCELLED"
     found = store.comparison(document["comparison"])
     assert found.state == "CANCELLED"
-    if found.result is not None:  # there was a whole round
-        assert document["rounds"] == found.result["rounds"]
-        assert len(document["trials"][0]["latencies_s"]) > 0
+    assert found.result is not None
+    assert document["rounds"] == found.result["rounds"] > 0
+    assert len(document["trials"][0]["latencies_s"]) > 0
 
 
 def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from core.evidence.measurement import Trial, latency_summary
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.store import Store
 from tests import tiny_models
-from tests.command_line import CommandLine, wait_until, works
+from tests.command_line import CommandLine, works
+from tests.waiting import WAIT_S, wait_until
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")
 
@@ -146,7 +147,7 @@ def test_ctrl_c_leaves_nothing_behind(cli: CommandLine, pair: tuple[str, str]) -
     process = cli.start("explain", *pair, "--json")
     wait_until(lambda: works(process) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode in (130, 0), err  # 0: it was quicker
     assert "Traceback" not in err
     assert cli.left_over() == []

@@ -24,7 +24,8 @@ from core.wire.errors import Cancelled
 from tests import tiny_models
 from tests.integration.test_benchmark import session_plan
 from tests.integration.test_contestant import contestant_plan
-from tests.integration.test_worker import ROOT, alive, wait_until_gone
+from tests.integration.test_worker import ROOT
+from tests.waiting import WAIT_S, is_alive, wait_until_gone
 
 ALLOWED_PACKAGES = {"core", "numpy", "onnxruntime", "cython_runtime"}  # the last is numpy.random's
 NOT_IN_A_MEASUREMENT = {
@@ -137,7 +138,7 @@ class Server(Line):
 
     def reap(self, pid: int) -> int:
         """The wait status of a process that is about to end."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_S
         while (status := self.ask("reap", {"pid": pid})["ok"]["status"]) is None:
             assert time.monotonic() < deadline
             time.sleep(0.005)
@@ -268,22 +269,25 @@ def test_a_fresh_process_serves_the_same_commands(tmp_path: Path, plan: Any) -> 
         assert reply["batch_size"] == 3
         assert fresh.ask("block", {"block_ns": 1, "min_runs": 2, "max_runs": 2})["ok"]["latencies_ns"]
         fresh.close()
-        assert fresh.process.wait(30) == 0
+        assert fresh.process.wait(WAIT_S) == 0
     finally:
         fresh.end()
 
 
 def test_a_fork_is_loaded_before_a_fresh_process_is(server: Server, plan: Any, tmp_path: Path) -> None:
-    began = time.perf_counter()
-    server.fork().ok("load", plan)
-    forked_s = time.perf_counter() - began
-    began = time.perf_counter()
-    fresh = Server(tmp_path, job="contestant")
-    try:
-        assert "ok" in fresh.ask("load", plan)
-        assert forked_s < time.perf_counter() - began
-    finally:
-        fresh.end()
+    def fork_is_first() -> bool:
+        began = time.perf_counter()
+        server.fork().ok("load", plan)
+        forked_s = time.perf_counter() - began
+        began = time.perf_counter()
+        fresh = Server(tmp_path, job="contestant")
+        try:
+            assert "ok" in fresh.ask("load", plan)
+            return forked_s < time.perf_counter() - began
+        finally:
+            fresh.end()
+
+    assert any(fork_is_first() for _ in range(5)), "background load may delay one of them, not five"
 
 
 @pytest.mark.skipif(
@@ -399,9 +403,9 @@ def test_no_contestant_outlives_its_server_busy_or_stopped(
     doomed: Server, tmp_path: Path, leave: Any, code: int
 ) -> None:
     pids = busy_and_stopped(doomed, tmp_path)
-    assert all(map(alive, pids))
+    assert all(map(is_alive, pids))
     leave(doomed)
-    assert doomed.process.wait(30) == code
+    assert doomed.process.wait(WAIT_S) == code
     for pid in pids:
         wait_until_gone(pid)
 
@@ -436,7 +440,7 @@ def test_a_killed_parent_leaves_neither_server_nor_frozen_contestant() -> None:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 2
-        assert all(map(alive, pids))
+        assert all(map(is_alive, pids))
         parent.kill()
     for pid in pids:
         wait_until_gone(pid)
@@ -472,7 +476,7 @@ def test_a_contestant_that_is_frozen_as_soon_as_it_is_known_ends_with_its_server
             os.kill(contestant.pid, signal.SIGSTOP)
             pids.append(contestant.pid)
         leave(server)
-        server.process.wait(30)
+        server.process.wait(WAIT_S)
         for pid in pids:
             wait_until_gone(pid)
     finally:

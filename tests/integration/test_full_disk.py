@@ -13,8 +13,9 @@ import pytest
 
 from core.store import Store
 from tests import simulated_clock, tiny_models
-from tests.command_line import CommandLine, is_comparing, wait_until
+from tests.command_line import CommandLine, is_comparing
 from tests.small_disks import small_disk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system"
@@ -49,7 +50,7 @@ def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
 
 def test_a_disk_that_fills_in_a_comparison_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-    process = cli.start("tune", model, "--budget", "3s", "--intra-op-num-threads", "1", "--quiet")
+    process = cli.start("tune", model, "--runs", "2000", "--intra-op-num-threads", "1", "--quiet")
     trial = await_rounds(cli.home, process)
     filler = fill(cli.home)
     _, err = process.communicate(timeout=200)
@@ -88,9 +89,9 @@ def test_a_home_that_is_read_only_is_read(cli: CommandLine) -> None:
 
 def test_a_disk_that_fills_in_a_search_costs_nothing_that_was_tried(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.mul(tmp_path / "m.onnx"))
-    process = cli.start("search", model, "--budget", "12s", "--quiet")
+    process = cli.start("search", model, "--budget", "10m", "--quiet")
     store_path = cli.home / "ortune.db"
-    wait_until(lambda: store_path.exists() and any(one.tried for one in Store(store_path).studies()), 90)
+    wait_until(lambda: store_path.exists() and any(one.tried for one in Store(store_path).studies()))
     filler = fill(cli.home)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 2, err
@@ -99,6 +100,6 @@ def test_a_disk_that_fills_in_a_search_costs_nothing_that_was_tried(cli: Command
     (study,) = Store(store_path).studies()
     assert study.tried
     with simulated_clock.machine():
-        done = cli.run("search", "--resume", study.id, "--budget", "6s", "--json")
+        done = cli.run("search", "--resume", study.id, "--budget", "60s", "--json")
     assert done.code in (0, 3), done.err
     assert done.document["tried"] >= len({str(one["changes"]) for one in study.tried})

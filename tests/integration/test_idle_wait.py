@@ -10,7 +10,6 @@ import io
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +34,8 @@ from core.store import Store
 from core.wire.errors import Cancelled
 from dashboard.widgets.queue_text import progress
 from tests.command_line import CommandLine
+from tests.waiting import WAIT_S, wait_until
 
-WAIT_S = 120
 NAME = "ortune-burner"
 BURN = f"open('/proc/self/comm', 'w').write('{NAME}')\nwhile True: pass"
 PARENT = (
@@ -62,13 +61,6 @@ def busy_processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     for one in started:
         one.kill()
         one.wait()
-
-
-def wait_until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def used(before: Snapshot, pid: int, *, own: tuple[int, ...] = ()) -> OtherProcesses:

@@ -35,7 +35,7 @@ from tests.real_comparisons import (
 from tests.simulated_clock import Model
 
 RUN_S = 0.03  # of the slow model, on one thread, at least
-LONG_S = 0.02  # from here on the rules call a run long in these tests
+LONG_S = RUN_S / 2.5  # from here on the rules call a run long in these tests
 TOO_LITTLE_S = 0.01
 TWO = Effort(name="quick", target=1e-9, budget_s=600, looks=(2,))
 

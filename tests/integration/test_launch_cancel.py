@@ -316,18 +316,6 @@ def test_cancelled_in_the_rounds_by_who_reads_the_live_numbers(
     assert len(record.orders) >= 2
 
 
-def test_cancelled_from_another_thread_at_any_time(field: Field, watch: Watch) -> None:
-    cancel = threading.Event()
-    timer = threading.Timer(0.5, cancel.set)
-    timer.start()
-    try:
-        record = cancelled(watch, field.pair(), settings(effort=ENDLESS, budget_s=600.0), cancel)
-    finally:
-        timer.cancel()
-        timer.join()
-    assert record is None or record.outcome == "cancelled"
-
-
 def test_cancelled_in_a_block_of_a_model_that_takes_minutes(
     field: Field, watch: Watch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

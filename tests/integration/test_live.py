@@ -19,8 +19,7 @@ from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from tests import simulated_clock
 from tests.simulated_clock import Model
-
-PATIENCE_S = 60.0
+from tests.waiting import WAIT_S
 
 
 def asked(model: Path | str, **session: Any) -> TrialSpec:
@@ -42,7 +41,7 @@ def told(status: Status, visitor: str = ANN) -> dict[str, Any]:
 
 
 def until(scheduler: Scheduler, job: str, holds: Callable[[Status], Any]) -> Status:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         status = scheduler.status(job)
         assert status is not None
@@ -150,7 +149,7 @@ def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> N
         return {}
 
     other = scheduler.submit(job_types.task(work, kind="other", what="somebody else"))
-    assert done.wait(PATIENCE_S)
+    assert done.wait(WAIT_S)
     until(scheduler, other, lambda status: status.state == "COMPLETE")
     again = asked(square, enable_cpu_mem_arena=False)
     assert wishes.put(wish(again))
@@ -178,7 +177,7 @@ def test_a_slow_estimate_is_abandoned_as_soon_as_its_visitor_moves_on(
 
     def held(workers: Any, entry: Any, *args: Any, **how: Any) -> Any:
         started.append(entry.label)
-        assert may_go_on.wait(PATIENCE_S)
+        assert may_go_on.wait(WAIT_S)
         return start(workers, entry, *args, **how)
 
     monkeypatch.setattr(live, "start_loaded", held)
@@ -208,6 +207,6 @@ def test_switching_it_off_in_the_middle_ends_it(scheduler: Scheduler, square: Pa
     job, wishes = begun(scheduler, spec)
     until(scheduler, job, lambda status: told(status).get("state") in ("starts", "races"))
     scheduler.cancel(job)
-    assert scheduler.join(PATIENCE_S)
+    assert scheduler.join(WAIT_S)
     assert until(scheduler, job, lambda status: status.state == "CANCELLED")
     assert not wishes.put(wish(spec))

@@ -16,6 +16,7 @@ import pytest
 
 from core.process.machine_queue import MachineQueue, is_alive
 from core.wire.errors import Cancelled, StoreError
+from tests.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,13 +56,6 @@ def assert_none_overlap(log: Path) -> None:
         assert ended <= began
 
 
-def wait_until(condition, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def ticket(folder: Path, name: str, **changes: object) -> Path:
     """Write a ticket as another process would; by default it is ours, and alive."""
     data = {
@@ -83,7 +77,7 @@ def test_four_processes_never_hold_the_machine_at_once(tmp_path):
     workers = [start(folder, log, f"p{i}", turns=3) for i in range(4)]
     for worker in workers:
         with worker:
-            worker.communicate(timeout=120)
+            worker.communicate(timeout=WAIT_S)
         assert worker.returncode == 0
     assert len(intervals(log)) == 12
     assert_none_overlap(log)
@@ -104,7 +98,7 @@ def test_threads_of_one_process_take_turns_too(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(WAIT_S)
     assert most == [1] * 6
 
 
@@ -128,7 +122,7 @@ def test_first_come_is_first_served(tmp_path):
             ("c", False),
         ]
     for thread in threads:
-        thread.join(60)
+        thread.join(WAIT_S)
     assert order == ["a", "b", "c"]
 
 

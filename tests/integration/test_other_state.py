@@ -14,6 +14,7 @@ from core.run.prior import usual_s
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from tests import simulated_clock
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def asked(model: Path) -> TrialSpec:
 
 def measured(scheduler: Scheduler, spec: TrialSpec) -> Trial:
     trial = scheduler.submit(job_types.tune(spec))
-    assert scheduler.join(120)
+    assert scheduler.join(WAIT_S)
     found = scheduler.store.trial(trial)
     assert found.state == "COMPLETE", found.error
     return found
@@ -68,7 +69,7 @@ def test_comparisons_of_one_search_are_one_and_its_own_are_none(scheduler: Sched
 
     def referred(study: str) -> Trial:
         trial = scheduler.submit(job_types.tune(asked(square), study=study))
-        assert scheduler.join(120)
+        assert scheduler.join(WAIT_S)
         of = scheduler.store.trials_of(scheduler.store.trial(trial).comparison)
         return next(one for one in of if one.id != trial)
 

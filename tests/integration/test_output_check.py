@@ -28,10 +28,10 @@ from core.wire.errors import SpecError
 from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine
 from tests.simulated_clock import Model
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
-WAIT_S = 120
 SHORT = {"warmup_runs": 2, "runs": 20}
 
 

@@ -31,6 +31,7 @@ from core.store import STORE_NAME, Store
 from core.wire.errors import BudgetError
 from tests import simulated_clock
 from tests.simulated_clock import Model
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
@@ -177,7 +178,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     store = scheduler.store
     with simulated_clock.machine():
         name = scheduler.submit(search.job(prepared(scheduler, square, {}, vary=FOUR, warm_start=False)))
-        assert scheduler.join(120)
+        assert scheduler.join(WAIT_S)
     found = store.study(name)
     assert reached[-1] == stage
     assert found.state == "CANCELLED", found.error
@@ -205,8 +206,9 @@ def test_a_first_process_that_shows_that_no_screening_fits_ends_the_search_or_ex
     )
     spec = spec_from_dict({"model": {"path": str(square)}})
     prepared = search.prepare(spec, question, scheduler.store, run_job, scheduler.environment())
-    name = scheduler.submit(search.job(prepared))
-    assert scheduler.join(120)
+    with simulated_clock.machine():
+        name = scheduler.submit(search.job(prepared))
+        assert scheduler.join(WAIT_S)
     found = scheduler.store.study(name)
     assert checked[0] == 2  # one of three processes had been started
     if extend:

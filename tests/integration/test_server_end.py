@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from core.process.machine_queue import MachineQueue
 from core.run.job_log import clean_up
 from core.store import STORE_NAME, Store
 from tests import tiny_models
+from tests.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,8 +119,8 @@ def test_a_signal_stores_the_comparison_and_leaves_nothing(
     assert family
     assert any(name.startswith(scratch.PREFIX) for name in one.left())
     one.process.send_signal(signal.SIGTERM)
-    assert one.process.wait(30) == 128 + signal.SIGTERM
-    _, alive = psutil.wait_procs(family, timeout=10)
+    assert one.process.wait(WAIT_S) == 128 + signal.SIGTERM
+    _, alive = psutil.wait_procs(family, timeout=WAIT_S)
     assert alive == []
     store = Store(one.home / STORE_NAME)
     trial = store.trial(one.said["trial"])
@@ -143,12 +143,9 @@ def test_who_still_sends_does_not_hold_the_server(serve: Callable[..., Served]) 
     )
     with socket.create_connection(("127.0.0.1", one.port)) as connection:
         connection.sendall(head.encode())
-        deadline = time.monotonic() + 20
-        while not list(one.home.rglob("*.part")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: list(one.home.rglob("*.part")))
         one.process.send_signal(signal.SIGINT)
-        assert one.process.wait(20) == 128 + signal.SIGINT
+        assert one.process.wait(WAIT_S) == 128 + signal.SIGINT
     assert list(one.home.rglob("*.part")) == []
 
 
@@ -169,8 +166,8 @@ def test_what_a_killed_server_leaves_goes_at_the_next_start(
     family = psutil.Process(one.process.pid).children(recursive=True)
     assert family, "contestants, of which all but one are frozen at any moment"
     one.process.kill()
-    one.process.wait(20)
-    _, alive = psutil.wait_procs(family, timeout=30)
+    one.process.wait(WAIT_S)
+    _, alive = psutil.wait_procs(family, timeout=WAIT_S)
     assert alive == []
     assert one.left() != []
     clean_up(store)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from core.cli.output import EXIT_BAD_INPUT, EXIT_UNDECIDED
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
+
+pytestmark = pytest.mark.usefixtures("jobs_at_once", "clock")
 
 QUICK = ("--runs", "5", "--warmup-runs", "1")
 

@@ -36,7 +36,7 @@ from core.spec.strict_yaml import dump_yaml, load_strict
 from core.store import STORE_NAME, Store
 from core.wire.errors import StoreError
 from core.worker.measure import samples
-from tests import tiny_models
+from tests import simulated_clock, tiny_models
 from tests.builders import feed_plan, one_input
 from tests.command_line import CommandLine, Done
 from tests.fresh_environment import fresh_environment, onnxruntime_distribution
@@ -106,6 +106,15 @@ def verify(line: CommandLine, path: Path, *more: str) -> Done:
     return done
 
 
+def tuned(line: CommandLine, model: str, *options: str) -> str:
+    """A trial on the simulated clock: what a bundle records, its export runs for real."""
+    short = ("--runs", "30", "--warmup-runs", "1", "--quiet", "--json")
+    with simulated_clock.machine():
+        done = line.run("tune", model, *short, *options)
+    assert done.document["state"] == "COMPLETE", done.err
+    return str(done.document["trial"])
+
+
 def check_of(done: Done, name: str) -> dict[str, Any]:
     return next(one for one in done.document["checks"] if one["name"] == name)
 
@@ -146,7 +155,7 @@ def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -
     absent = ("streamlit", "plotly", "pandas", "torch", "onnxslim", "dashboard")
     assert importable(python, "core", *absent, environment=target.environment) == ["core"]
 
-    compared = target.run_alone("verify", str(bundled), "--budget", "3", "--quiet", "--json")
+    compared = target.run_alone("verify", str(bundled), "--quiet", "--json")
     assert compared.code in (0, 1, EXIT_UNDECIDED), compared.err
     found = compared.document
     assert (found["runs"]["state"], found["same"]["state"]) == ("YES", "YES")
@@ -174,7 +183,7 @@ def test_an_older_onnxruntime_in_an_environment_of_its_own(
     assert check["state"] == "NOTE"
     assert version in check["here"]
     assert looked.document["same"]["state"] == "YES"
-    compared = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
+    compared = target.run_alone("verify", str(bundled), "--quiet", "--json")
     assert compared.code in (0, 1, EXIT_UNDECIDED), compared.err
     assert compared.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
 
@@ -219,14 +228,13 @@ def test_weights_beside_the_model_come_along_and_a_model_that_changed_is_not_bun
     cli: CommandLine, tmp_path: Path
 ) -> None:
     model = tiny_models.external_data(tmp_path / "m.onnx")
-    done = cli.run("tune", str(model), "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
-    path = tmp_path / "m.zip"
-    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    trial, path = tuned(cli, str(model)), tmp_path / "m.zip"
+    assert cli.run("export", trial, "--format", "bundle", "-o", str(path)).code == 0
     with zipfile.ZipFile(path) as archive:
         assert {"model/m.onnx", "model/weights.bin"} <= set(archive.namelist())
     tiny_models.mlp(model, hidden=8)
     refused = tmp_path / "refused.zip"
-    told = cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(refused))
+    told = cli.run("export", trial, "--format", "bundle", "-o", str(refused))
     assert told.code == EXIT_BAD_INPUT
     assert model.name in told.err
     assert not refused.exists()
@@ -729,16 +737,16 @@ def test_what_it_is_called_is_that_of_the_file() -> None:
 
 
 def test_the_old_baseline_is_measured_again(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
-    short = ("--runs", "30", "--warmup-runs", "1", "--quiet", "--json")
     slow = tmp_path / "slow.yaml"
     slow.write_text(f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{enable_mem_pattern: false}}\n")
-    done = cli.run("tune", mlp, "--intra-op-num-threads", "1", "--baseline", str(slow), *short)
+    trial = tuned(cli, mlp, "--intra-op-num-threads", "1", "--baseline", str(slow))
     path = tmp_path / "b.zip"
-    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    assert cli.run("export", trial, "--format", "bundle", "-o", str(path)).code == 0
     with zipfile.ZipFile(path) as archive:
         kept = json.loads(archive.read(MANIFEST))["baseline"]
     assert kept["spec"]["session"] == {"enable_mem_pattern": False}
-    found = verify(cli, path).document
+    with simulated_clock.machine():
+        found = verify(cli, path).document
     default, baseline = found["fast"]["gains"]
     assert default["against"] == verifying.DEFAULT
     assert str(slow)[:60] in baseline["against"]  # a name of 80 characters at most
@@ -755,9 +763,8 @@ def test_inputs_of_every_type_are_recorded_and_fed_again(
     path = tmp_path / "m.onnx"
     model = tiny_models.identity(path, "bfloat16") if bound else tiny_models.every_dtype(path)
     more = ["--io-binding"] if bound else []  # numpy has no bfloat16
-    done = cli.run("tune", str(model), "--runs", "10", "--warmup-runs", "1", "--quiet", "--json", *more)
-    bundle = tmp_path / "m.zip"
-    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(bundle)).code == 0
+    trial, bundle = tuned(cli, str(model), *more), tmp_path / "m.zip"
+    assert cli.run("export", trial, "--format", "bundle", "-o", str(bundle)).code == 0
     found = verify(cli, bundle, "--no-measure")
     assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out
 
@@ -766,11 +773,8 @@ def test_what_was_fed_from_a_file_is_fed_from_the_sample(cli: CommandLine, mlp: 
     feeds = tmp_path / "feeds.npz"
     name = cli.run("inspect", mlp, "--json").document["inputs"][0]["name"]
     np.savez(feeds, **{name: np.random.default_rng(3).normal(size=(4, 16)).astype(np.float32)})
-    more = ("--feed", str(feeds), "--batch-size", "4", "--runs", "10", "--warmup-runs", "1")
-    done = cli.run("tune", mlp, *more, "--quiet", "--json")
-    assert done.document["state"] == "COMPLETE", done.err
-    path = tmp_path / "m.zip"
-    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    trial, path = tuned(cli, mlp, "--feed", str(feeds), "--batch-size", "4"), tmp_path / "m.zip"
+    assert cli.run("export", trial, "--format", "bundle", "-o", str(path)).code == 0
     feeds.unlink()
     found = verify(cli, path, "--no-measure")
     assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out
@@ -782,7 +786,8 @@ def test_numbers_that_cannot_be_kept_do_not_cost_the_answer(
 ) -> None:
     folder = tmp_path / "is a folder.json"
     folder.mkdir()
-    done = verify(line, bundled, "--record", str(folder))
+    with simulated_clock.machine():
+        done = verify(line, bundled, "--record", str(folder))
     assert done.code == EXIT_BAD_INPUT
     assert done.document["runs"]["state"] == "YES"
     assert done.document["recorded_to"] is None

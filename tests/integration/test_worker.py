@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from tests import tiny_models
 from tests.integration.test_benchmark import make_plan, profile_plan
+from tests.waiting import WAIT_S, is_alive, wait_until_gone
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ def ask(workers: list[Worker], job: str, payload: Any) -> dict[str, Any]:
     worker = start(workers)
     send(worker, job, payload)
     answer = messages(worker)[-1]
-    assert worker.wait(30) == 0
+    assert worker.wait(WAIT_S) == 0
     return answer
 
 
@@ -84,21 +84,6 @@ def wait_for_progress(worker: Worker, stage: str) -> None:
     raise AssertionError("the worker left before that stage")
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 30
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not alive(pid)
-
-
 # -- the protocol ------------------------------------------------------------------------------------------
 
 
@@ -111,7 +96,7 @@ def test_a_job_goes_out_and_its_answer_comes_back(workers: list[Worker], tmp_pat
     assert {one["id"] for one in seen} == {7}
     assert len(seen[-1]["ok"]["unprofiled_latencies_ns"]) == 10
     assert seen[-1]["ok"]["batch_size"] == 3
-    assert worker.wait(30) == 0
+    assert worker.wait(WAIT_S) == 0
 
 
 def test_stray_prints_of_any_kind_do_not_break_the_protocol(workers: list[Worker]) -> None:
@@ -164,7 +149,7 @@ def test_an_unexpected_error_is_a_worker_error_with_its_words(
     assert answer["id"] == 7
     assert answer["error"]["type"] == "WorkerError"
     assert message in answer["error"]["message"]
-    assert worker.wait(30) == 0
+    assert worker.wait(WAIT_S) == 0
 
 
 @pytest.mark.parametrize("request_line", [b"nonsense\n", b'{"do": "sing", "with": {}}\n', b"[]\n", b"{}\n"])
@@ -180,7 +165,7 @@ def test_a_crash_leaves_its_signal_and_its_stack(workers: list[Worker]) -> None:
     worker = start(workers, *with_job("import ctypes\nctypes.string_at(0)"))
     send(worker, "extra", {})
     assert messages(worker) == []
-    assert worker.wait(30) == -signal.SIGSEGV
+    assert worker.wait(WAIT_S) == -signal.SIGSEGV
     assert worker.stderr is not None
     assert b"in extra" in worker.stderr.read()
 
@@ -233,14 +218,14 @@ inference.call()
     assert worker.poll() is None
     assert worker.stdin is not None
     worker.stdin.close()
-    assert worker.wait(30) == 70
+    assert worker.wait(WAIT_S) == 70
 
 
 def test_the_end_of_stdin_before_a_job_ends_the_worker(workers: list[Worker]) -> None:
     worker = start(workers)
     assert worker.stdin is not None
     worker.stdin.close()
-    assert worker.wait(30) in (0, 70)
+    assert worker.wait(WAIT_S) in (0, 70)
 
 
 PARENT = """
@@ -277,11 +262,11 @@ def test_a_killed_parent_leaves_no_worker(
         parent.stdin.flush()
     pid = int(parent.stdout.readline())
     try:
-        assert alive(pid)
+        assert is_alive(pid)
         parent.kill()
         wait_until_gone(pid)
     finally:
-        if alive(pid):
+        if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
 
 

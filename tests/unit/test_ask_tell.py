@@ -26,10 +26,10 @@ from core.run.job import Ending, Job, Outcome, Service, Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
+from tests.waiting import WAIT_S
 
 SHA = "0" * 64
 P50_S = {1: 0.004, 2: 0.002, 4: 0.003, 8: 0.005}  # of the invented model, by threads
-WAIT_S = 30
 
 
 @pytest.fixture

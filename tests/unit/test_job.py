@@ -17,9 +17,9 @@ from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled, ModelError, SpecError
+from tests.waiting import WAIT_S
 
 SPEC = spec_from_dict({"model": {"path": "m.onnx"}})
-WAIT_S = 30
 
 
 @pytest.fixture
