@@ -163,7 +163,7 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "run" else None,
         disabled=bool(reason),
-        help=reason or f"Compare these settings with {format.plain(_baseline_label(spec))} (Ctrl+Enter).",
+        help=reason or f"Compare these settings with {format.plain(_baseline_label(spec))}.",
         on_click=run,
     )
 
