@@ -214,7 +214,7 @@ class Search:
         if self.service.cancel.is_set():
             raise Cancelled(
                 "The search was cancelled; the evaluated configurations are kept.",
-                hint=f"Continue it: `search --resume {self.record.id}`.",
+                hint="Continue it to use the time left.",
             )
 
     def _configuration(self, choice: Choice, stage: str) -> Configuration:
