@@ -337,9 +337,10 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     return tabulate(
         rows[:most],
         (
-            Column("configuration", key="configuration", tells=True),
+            Column("configuration", key="configuration", tells=True, on="terminal"),
             lambda row: _configuration(row[0]),
         ),
+        (Column("configuration", tells=True, on="browser"), lambda row: changes_words(row[0].changes)),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
         (Column("speed-up", right=True), lambda row: _speedup_cell(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),
