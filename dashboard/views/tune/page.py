@@ -245,7 +245,7 @@ def _result_side(
         _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
-        _complete(trial)
+        _complete(trial, spec)
     else:
         results.header(trial)
         results.failed(trial)
@@ -334,7 +334,7 @@ def _margin(trial: Trial) -> float:
         return DEFAULT_MARGIN
 
 
-def _complete(trial: Trial) -> None:
+def _complete(trial: Trial, spec: TrialSpec | None) -> None:
     compared = trial_result.comparison_of(trial)
     pinned = _pinned(trial)
     offer_comparison = pinned is not None and pinned.id != trial.id and not _includes(compared, pinned)
@@ -342,7 +342,8 @@ def _complete(trial: Trial) -> None:
         compared is not None and (len(compared.contrasts) > 1 or is_rejected(compared.contrast))
     )
     with st.container(key="verdict", gap="xsmall"):
-        trial_result.head(trial, compared, partial(_actions, trial, pinned, compared))
+        actions = partial(_actions, trial, pinned, compared)
+        trial_result.head(trial, compared, actions, settings=spec is None or _differs(spec, trial))
         if compared is not None and compared.contrasts and not crowded:
             trial_result.forest(compared)
     trial_result.latency_over_time(trial, compared, key="tune", height=PLOT_PX)
