@@ -31,7 +31,7 @@ from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.worker.session.ort_errors import provider_error
-from dashboard import fields, format, state
+from dashboard import demo, fields, format, state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
@@ -99,6 +99,19 @@ def test_an_empty_page_says_what_to_do_in_three_lines(open_page: Open, add_model
     lines = [line.strip() for line in said.splitlines()]
     assert [line[:5] for line in lines] == ["**1**", "**2**", "**3**"]
     assert len(said.split()) < 20
+
+
+def test_a_recorded_result_stands_beside_the_steps_with_its_origin(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page()
+    assert "first.example" in keys(at)
+    shown = demo.example()
+    assert lines(at, shown["sentence"])
+    assert lines(at, shown["settings"], shown["against"])
+    assert lines(at, shown["origin"])
+    [drawn] = at.get("plotly_chart")
+    assert shown["settings"] in drawn.proto.spec
+    at = open_page(model=mlp, trial=put_compared(mlp).trial.id)
+    assert "first.example" not in keys(at)
 
 
 def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Open) -> None:

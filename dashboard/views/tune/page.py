@@ -20,7 +20,8 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import format, live_events, state
+from dashboard import demo, format, live_events, state
+from dashboard.charts import compare_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
     chain,
@@ -34,6 +35,7 @@ from dashboard.widgets import (
     page_frame,
     past_results,
     playback,
+    plots,
     report,
     results,
     tables,
@@ -278,9 +280,12 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
-    """Draw the start view: three steps, and links to other starting points."""
+    """Draw the start view: three steps with links to other starting points, beside a recorded result."""
+    steps, example = st.columns(2)
+    with example, st.container(border=True, key="first.example"):
+        _example()
     chosen = f" {format.plain(record.name)} is chosen." if record else ""
-    with st.container(border=True, key="first"):
+    with steps, st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
         if not state.closed():
             model_upload.area("first", _added)
@@ -291,6 +296,25 @@ def _empty(record: ModelRecord | None) -> None:
                 ("history", "Open an earlier result", "history"),
             ):
                 st.page_link(f"views/{page}/page.py", label=label, icon=f":material/{icon}:")
+
+
+def _example() -> None:
+    """Draw a recorded result of the sample model as a run shows it."""
+    shown = demo.example()
+    st.markdown(f"{format.icon(shown['icon'])} **{format.plain(shown['sentence'])}**")
+    st.caption(format.plain(f"{shown['model']}, {shown['settings']}, {shown['against']}"))
+    contrast = {**shown["contrast"], "label": shown["settings"]}
+    names = {contrast["baseline"]: shown["baseline"]}
+    info = compare_charts.forest_info(
+        [contrast], names, baseline=contrast["baseline"], margin=shown["margin"]
+    )
+    plots.draw(
+        compare_charts.forest(info, slim=True),
+        "Example result",
+        key="first.forest",
+        alt=f"{shown['settings']}: {shown['sentence']}, {shown['against']}. {shown['origin']}",
+    )
+    st.caption(f":material/history: {format.plain(shown['origin'])}")
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
