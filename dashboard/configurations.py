@@ -13,7 +13,7 @@ from typing import Any
 from core.show import setting_chips
 from core.spec import TrialSpec, ort_default, requested_value, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import ENTRIES, SETTINGS
+from core.spec.settings import ENTRIES, SETTINGS, short
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
 from dashboard import format
@@ -30,6 +30,7 @@ INPUT_PROPERTIES = (
     "image_mean",
     "image_std",
 )  # parts of a workload
+_IO_BINDING = f"{short('use_io_binding')} "
 _WORKLOAD = ("workload", "protocol")  # inputs and measuring protocol; not settings of the session
 
 
@@ -243,22 +244,22 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
 
 def _label(spec: TrialSpec, other: TrialSpec) -> str:
     found = setting_chips.differences(spec, other)
-    workload = [text for target, text in found if target in _WORKLOAD]
+    workload = [one.chip for one in found if one.target in _WORKLOAD]
     if not can(spec.engine, "settings"):
         parts = [ENGINES[spec.engine].label, *workload]
     elif named := preset_label(spec):
-        parts = [named, *(text for text in workload if not text.startswith("use_io_binding "))]
+        parts = [named, *(text for text in workload if not text.startswith(_IO_BINDING))]
     elif is_default(spec):
         parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
     else:
-        parts = [text for _, text in found] or _explicit_settings(spec)
+        parts = [one.chip for one in found] or _explicit_settings(spec)
     return _short(parts)
 
 
 def _explicit_settings(spec: TrialSpec) -> list[str]:
     """Return the settings that explicitly request what ONNX Runtime does by default."""
     said = [
-        f"{setting_chips.short_name(k)} {setting_chips.text(k.name, value)}"
+        setting_chips.chip(k, value)
         for k in SETTINGS
         if k.target in ("attribute", *ENTRIES) and (value := requested_value(spec, k.name)) is not None
     ]

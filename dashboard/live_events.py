@@ -39,6 +39,7 @@ class Line(TypedDict, total=False):
     color: str  # of a badge: "green", "orange", "gray" or "red"; empty: no badge
     strong: bool
     small: bool
+    age_s: float  # since its measurement; the browser shows it and counts on
 
 
 class Event(TypedDict, total=False):
@@ -354,7 +355,7 @@ def of_estimate(
     *,
     is_default: bool,
     margin: float,
-    told_at: float = 0.0,
+    age_s: float = 0.0,
 ) -> Event:
     """Return the event of an estimate of the present settings, with the estimates before it.
 
@@ -364,10 +365,10 @@ def of_estimate(
         wanted: key of the present settings.
         is_default: they are ONNX Runtime's defaults, the baseline of every estimate.
         margin: of equivalence.
-        told_at: time of `told` in seconds since the epoch; shown once the live comparison has ended.
+        age_s: of `told` in seconds; shown once the live comparison has ended.
     """
     if status is None or status.state not in ACTIVE:
-        return _ended_estimate(status, told if told.get("key") == wanted else {}, margin, told_at)
+        return _ended_estimate(status, told, wanted, margin, age_s)
     event: Event = {"ended": False, "state": "measuring", "pictures": []}
     is_known = told.get("key") == wanted
     error, contrasts = told.get("error"), told.get("contrasts")
@@ -391,18 +392,19 @@ def of_estimate(
     return event
 
 
-def _ended_estimate(status: Status | None, told: Mapping[str, Any], margin: float, told_at: float) -> Event:
-    """Return the event of an ended live comparison: its last estimate, with its time."""
-    event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": []}
+def _ended_estimate(
+    status: Status | None, told: Mapping[str, Any], wanted: str, margin: float, age_s: float
+) -> Event:
+    """Return the event of an ended live comparison: its last estimate with its age, and the trail."""
+    event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": estimates_plot(told)}
     if status is not None and status.error is not None and status.state == "FAIL":
         return {**event, "lines": [_failure(status.error)]}
     rests = _estimate_line("Live preview paused. Change a setting to resume.", small=True)
-    if not told.get("contrasts") or told.get("error"):
+    if told.get("key") != wanted or not told.get("contrasts") or told.get("error"):
         return {**event, "lines": [rests]}
     _add_estimate(event, told, margin)
     first, *others = event["lines"]
-    said = {**first, "text": f"{format.when(told_at)[11:16]} · {first['text']}", "small": True}
-    event["lines"] = [rests, said, *others]  # type: ignore[list-item] # a line with other words
+    event["lines"] = [rests, {**first, "small": True, "age_s": age_s}, *others]
     event["pictures"] = [*event["pictures"], *estimates_plot(told)]
     return event
 

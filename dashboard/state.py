@@ -223,7 +223,7 @@ def opening_id() -> str | None:
 def closed() -> str:
     """Return why this session may start nothing; empty: it may."""
     if recorded():
-        return "This is a demonstration: nothing is measured. Start ORTune without `--demo` to measure."
+        return "This is a demonstration: nothing is measured. Start the dashboard without it to measure."
     if st.session_state.get(FOLLOWING):
         return "You are following a presenter. Stop following to make changes."
     return ""

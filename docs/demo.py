@@ -27,7 +27,7 @@ from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.store import PRUNED, RAW_FIELDS, STORE_NAME, Store, library
 from core.store.recorded import MARK_FILE
-from dashboard.demo import MODELS, PLAYBACK, RECORDED, moved
+from dashboard.demo import EXAMPLE, MODELS, PLAYBACK, RECORDED, example_from, moved, remove, unpack
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "sample_models/digits_cnn.onnx"
@@ -169,6 +169,17 @@ def pack(home: Path) -> None:
     print(f"{RECORDED.relative_to(ROOT)}: {taken:,} bytes")
     if taken > MOST_BYTES:
         sys.exit(f"That is more than {MOST_BYTES:,} bytes.")
+    write_example()
+
+
+def write_example() -> None:
+    """Write what the first visit shows, from the recording."""
+    home = unpack()
+    try:
+        found = example_from(Store(home / STORE_NAME), Path(DIGITS).stem)
+    finally:
+        remove(home)
+    EXAMPLE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _take_library(store: Store, home: Path) -> None:

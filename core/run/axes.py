@@ -95,8 +95,8 @@ def parse_vary(text: str) -> Axis:
     name, equals, values = text.rpartition("=")
     if not equals or not name.strip() or not values.strip():
         raise SpecError(
-            f"`--vary {text[:60]}` has no {'values' if name or not equals else 'name'}.",
-            hint="Write `--vary NAME=A,B,…`, such as `--vary intra_op_num_threads=1,2`.",
+            f"`{text[:60]}` has no {'values' if name or not equals else 'name'}.",
+            hint="Write `NAME=A,B,…`, such as `intra_op_num_threads=1,2`.",
         )
     name = name.strip()
     with contextlib.suppress(SpecError):  # a dimension or unknown: checked against the model later

@@ -84,7 +84,7 @@ class RecordedBaseline:
             raise SpecError(
                 f"The baseline `{self.path.name}` was recorded on another machine: "
                 f"{'; '.join(told[:3])}{more}.",
-                hint="Record one here with `verify X --record baseline.json`.",
+                hint="Record one on this machine.",
             )
 
 
@@ -146,7 +146,7 @@ def read(path: Path) -> RecordedBaseline:
         sound = False
     if not sound or version != FORMAT:
         raise SpecError(
-            f"`{path.name}` is not a baseline of `verify --record`.", hint="Record one on this machine first."
+            f"`{path.name}` is not a recorded baseline.", hint="Record one on this machine first."
         )
     return RecordedBaseline(path=path, file=file)
 

@@ -155,6 +155,5 @@ def refuse(origins: Sequence[Origin], found: Pairs) -> None:
         if verdict.breach is not False:
             raise SpecError(
                 f"{output_difference_words(names[other], names[against], verdict)}.",
-                hint="To compare them anyway, use `compare --different-models` or the switch "
-                '"Different models" on Compare.',
+                hint="To compare them anyway, allow different models.",
             )

@@ -15,7 +15,7 @@ import statistics
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -140,23 +140,35 @@ def is_default(spec: TrialSpec) -> bool:
     return spec.key() == ort_default(spec).key()
 
 
-def job(wishes: LiveRequests, first: LiveRequest, *, model_name: str) -> Job:
-    """Return the live job that starts with `first`; later requests must be admitted before `put`."""
+def job(
+    wishes: LiveRequests,
+    first: LiveRequest,
+    *,
+    model_name: str,
+    before: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Job:
+    """Return the live job that starts with `first`; later requests must be admitted before `put`.
+
+    Args:
+        wishes: its queue.
+        first: its first request.
+        model_name: for people.
+        before: visitor -> last estimate of an earlier live job, whose trail continues on the same model.
+    """
     wishes.put(first)
     return Job(
         kind="live",
         what=f"live preview of {model_name}",
-        work=partial(_work, wishes),
+        work=partial(_work, wishes, before or {}),
         specs=(first.spec,),
     )
 
 
-def _work(wishes: LiveRequests, service: Service) -> Outcome:
+def _work(wishes: LiveRequests, before: Mapping[str, Mapping[str, Any]], service: Service) -> Outcome:
     try:
         with Workers(service.cancel) as workers:
-            return Outcome(
-                whole=Ending(state="COMPLETE", result={"glimpses": _Live(wishes, service, workers).run()})
-            )
+            shown = _Live(wishes, service, workers, before).run()
+            return Outcome(whole=Ending(state="COMPLETE", result={"glimpses": shown}))
     finally:
         wishes.close(even_so=True)
 
@@ -187,8 +199,14 @@ class _NoLongerWanted(Exception):
 class _Live:
     """The state of one live job; `run` performs it."""
 
-    def __init__(self, wishes: LiveRequests, service: Service, workers: Workers) -> None:
-        self.wishes, self.service, self.workers = wishes, service, workers
+    def __init__(
+        self,
+        wishes: LiveRequests,
+        service: Service,
+        workers: Workers,
+        before: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.wishes, self.service, self.workers, self.before = wishes, service, workers, before or {}
         self.rng = random.Random(0)  # noqa: S311 - an order of rounds
         self.prior_at = prior_of(service.store, service.environment())
         # of the default of a model and a workload, least recently used first: processes, seconds per sample
@@ -427,7 +445,9 @@ class _Live:
         return {**point, "p50_s": per_row_s * point["rows"], "rows_per_s": 1 / per_row_s}
 
     def _publish(self, wish: LiveRequest, *, state: str, **facts: Any) -> None:
-        before = self.told.pop(wish.visitor, {})
+        earlier_job = self.before.get(wish.visitor, {})  # its trail alone: its estimate is measured anew
+        trail_only = {name: earlier_job[name] for name in ("model", "trail") if name in earlier_job}
+        before = self.told.pop(wish.visitor, trail_only)
         model = wish.spec.model.sha256 or wish.spec.model.path
         own = before if before.get("key") == wish.key and state in ("races", "shown") else {}
         earlier = before.get("trail", []) if before.get("model") == model else []

@@ -467,13 +467,13 @@ def _check_texts(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
         elif value is not None and not _holds_text(value):
             raise SpecError(
                 f"Input `{name}` takes text, but its value is {json.dumps(value)[:40]}.",
-                hint=f"Write it in quotes: `--feed '{name}=\"123\"'`.",
+                hint='Write it in quotes: `"123"`.',
             )
         elif feed_range(name, value) is not None:
             raise SpecError(
                 f"Input `{name}` takes text, and ORTune generates no random text, but its value is "
                 f"`{value}`.",
-                hint=f"If this is the text itself, write it as a list: `--feed '{name}=[\"{value}\"]'`.",
+                hint=f'If this is the text itself, write it as a list: `["{value}"]`.',
             )
 
 

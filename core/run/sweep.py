@@ -143,7 +143,7 @@ def expand(
     if len(names) > MAX_AXES:
         raise SpecError(
             f"A sweep varies at most {MAX_AXES} settings, but got {len(names)}: {', '.join(names)}.",
-            hint="Remove one, or use `search --vary` for all of them.",
+            hint="Remove one, or search over all of them.",
         )
     for one in axes:
         if info is not None:

@@ -138,7 +138,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         if request.measure and found.runs.state == "YES" and resolved is not None:
             _run_comparison(held, resolved, request, machine, service, found)
         elif not request.measure:
-            found.no_speed = "It was not measured (--no-measure)."
+            found.no_speed = "The measurement was turned off."
             found.transfers = _unmeasured(held)
         elif found.runs.state == "NO":
             found.no_speed = "Not measured, because it does not run here as recorded."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.evidence.measurement import Trial, model_text
 from core.show import format
@@ -57,27 +57,35 @@ def words(trial: Trial) -> str:
     return ", ".join([*([told] if told else []), *settings]) or "defaults"
 
 
-def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
-    """Return target and `name value` for every setting of `spec` that differs in `other`, in table order."""
+class Difference(NamedTuple):
+    """A setting that differs between two specs."""
+
+    target: str  # of the setting
+    chip: str  # short name and value
+    full: str  # full name and value
+
+
+def differences(spec: TrialSpec, other: TrialSpec) -> list[Difference]:
+    """Return every setting of `spec` that differs in `other`, in table order."""
     found = []
     for name, value in differing(spec, other).items():
         if is_provider_option(name):
             provider, _, option = name.partition(".")
             own = "default" if value is None else value
-            found.append(("session", f"{short_provider(provider)}.{option} {own}"))
+            found.append(Difference("session", f"{short_provider(provider)}.{option} {own}", f"{name} {own}"))
         elif name not in _PROTOCOL_NAMES:
             row = trial_setting(name)
-            found.append((row.target, f"{short_name(row)} {text(name, value)}"))
+            found.append(Difference(row.target, chip(row, value), f"{name} {text(name, value)}"))
     return found
 
 
-def short_name(setting: TrialSetting) -> str:
-    """Return the name of a setting without the prefixes common to the table."""
-    return setting.field.removeprefix("session.")
+def chip(setting: TrialSetting, value: Value | None) -> str:
+    """Return the short name of a setting with its value: `threads 2`."""
+    return f"{setting.short} {short_value(text(setting.name, value))}"
 
 
 def short_words(changes: Mapping[str, Any]) -> str:
-    """Return settings with their values in short form: `threads=1, graph=BASIC, arena=off`.
+    """Return settings with their values in short form: `threads 1, graph BASIC, arena off`.
 
     Args:
         changes: name of a setting, of a provider's option or of the axis of variants -> value.
@@ -103,7 +111,7 @@ def _short(name: str, value: Any) -> list[str]:
         begin = "" if name == "dims" else f"{short(name)} "
         return [f"{begin}{key}={one}" for key, one in value.items()]
     told = "default" if value is None else format.value(value)
-    return [told if name == MODEL else f"{short(name)}={short_value(told)}"]
+    return [told if name == MODEL else f"{short(name)} {short_value(told)}"]
 
 
 def text(name: str, value: Value | None) -> str:

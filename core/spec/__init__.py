@@ -570,7 +570,7 @@ def refuse_expert(data: Mapping[str, Any]) -> None:
     if isinstance(session, dict) and session.get("expert") not in (None, False):
         raise SpecError(
             "`session.expert` is the operator's to turn on, not a file's.",
-            hint=f"Remove it; if you trust the file, give `--expert` or start with {EXPERT_VARIABLE}=1.",
+            hint=f"Remove it; if you trust the file, start ORTune with {EXPERT_VARIABLE}=1.",
         )
 
 

@@ -317,7 +317,7 @@ def find_setting(name: str) -> TrialSetting:
         return by_flag[plain]
     raise SpecError(
         f"Unknown setting `{name[:60]}`.{nearest(name, {*known, *by_flag})}",
-        hint="Write it as its option is called; `tune --help-all` lists all settings.",
+        hint="`docs/reference/settings.md` lists all settings.",
     )
 
 

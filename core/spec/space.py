@@ -207,7 +207,7 @@ def check_any_varies(axes: Sequence[Axis]) -> None:
     if not any(len(one.values) > 1 for one in axes):
         raise SpecError(
             "Nothing is left to vary: every setting has one value.",
-            hint="Give a setting two values with `--vary NAME=A,B`, or remove a `--without` or `--fix`.",
+            hint="Give a setting two values, or exclude and fix fewer.",
         )
 
 
@@ -228,7 +228,7 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
     if distinct > MOST_DISTINCT:
         raise SpecError(
             f"A search takes at most {MOST_DISTINCT:,} distinct configurations, but got {distinct:,}.",
-            hint="Vary fewer settings (`--vary`), or exclude some (`--without`).",
+            hint="Vary fewer settings, or exclude some values.",
         )
     choices = [
         _choice(len(axes), {**picked, **dict(zip(effect, rest, strict=True))})
@@ -272,7 +272,7 @@ def unvaried_words(names: Sequence[str]) -> list[str]:
         return []
     return [
         f"The search space is limited to {MOST_DISTINCT:,} distinct configurations, so these settings do not "
-        f"vary: {', '.join(map(short, names))}. Choose others with `--vary`."
+        f"vary: {', '.join(map(short, names))}. Choose others to vary."
     ]
 
 

@@ -55,5 +55,5 @@ def refuse_measuring(folder: Path) -> None:
     if (found := recording(folder)) is not None:
         raise SpecError(
             f"Nothing is measured in this demonstration. {found.words}",
-            hint="Start ORTune without `--demo` to measure on this machine.",
+            hint="Start ORTune without the demonstration to measure on this machine.",
         )

@@ -607,7 +607,7 @@ class Store:
         with self._database.writing() as db:
             interrupted = _interrupt(db, "trials", "trial", is_alive)
             _interrupt(db, "comparisons", "comparison", is_alive)
-            _interrupt(db, "studies", "search", is_alive, hint="Continue it with `search --resume`.")
+            _interrupt(db, "studies", "search", is_alive, hint="Continue the search.")
         return interrupted
 
     def rescue(self, one: Trial | Comparison) -> Path:

@@ -7,6 +7,8 @@ measuring.
 
 from __future__ import annotations
 
+import functools
+import json
 import lzma
 import shutil
 import tarfile
@@ -14,19 +16,74 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from core.evidence.verdict import Grade, Verdict, is_rejected
 from core.run.accuracy import key_of
 from core.run.variants import variant_of
+from core.show import setting_chips, verdict
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, ModelRecord, Store
+from core.store.recorded import words_of
 from core.wire.errors import StoreError, TunerError
 
 RECORDED = Path(__file__).with_name("recorded.tar.xz")
+EXAMPLE = Path(__file__).with_name("example.json")  # written by docs/demo.py
 PREFIX = "ortune-demo-"
 MODELS = "models"  # folder of a home: variants that were created for the recording
 PLAYBACK = "playback"  # recorded statuses of running jobs, a file each
+
+
+_DRAWN = ("candidate", "baseline", "ratio", "ratio_low", "ratio_high", "verdict", "rounds", "grade", "holds")
+
+
+class Example(TypedDict):
+    """A recorded result for the first visit, when unpacking the recording would take too long."""
+
+    model: str
+    settings: str  # that differ from the baseline's
+    sentence: str
+    icon: str
+    against: str
+    baseline: str  # name of the baseline
+    contrast: dict[str, Any]  # keys of a stored contrast that the chart needs
+    margin: float  # of equivalence
+    origin: str  # day and machine
+
+
+@functools.cache
+def example() -> Example:
+    """Return the result of the first visit."""
+    found: Example = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+    return found
+
+
+def example_from(store: Store, model: str) -> Example:
+    """Return the newest tuning result of a sample model as an example.
+
+    Args:
+        store: the recorded results.
+        model: name of the sample model.
+    """
+    trial = next(
+        one
+        for one in store.trials(kind="measure")
+        if one.model_name == model and one.facts["contrasts"] and not one.study
+    )
+    comparison = store.comparison(trial.comparison)
+    contrast = verdict.contrasts_of(comparison, trial.id)[0]
+    said = verdict.card(comparison, contrast)
+    return Example(
+        model=model,
+        settings=setting_chips.short_changes(trial),
+        sentence=said.headline,
+        icon=said.icon,
+        against=said.against,
+        baseline=verdict.label(comparison, contrast["baseline"]),
+        contrast={name: contrast[name] for name in _DRAWN if name in contrast},
+        margin=float(comparison.protocol["margin"]),
+        origin=words_of(store.folder),
+    )
 
 
 def unpack() -> Path:

@@ -283,7 +283,7 @@ def _chip(setting: TrialSetting) -> None:
         icon=":material/close:",
         on_click=state.reset,
         args=(key,),
-        help=f"Reset {setting.label} to the default",
+        help=f"Reset `{setting.name}` to the default",
     )
 
 

@@ -32,7 +32,7 @@ def dims(record: ModelRecord) -> None:
                 _size_label(dim, record.info) + (_FROM[proposed[dim].source] if dim in proposed else ""),
                 fields.dim_key(dim),
                 dim_stops(is_image_side=is_side),
-                help=f"{trial_setting('dims').help}\n\nCommand line: `--dim {dim}=N`.",
+                help=trial_setting("dims").help,
             )
     if any(found.source == "guess" for found in proposed.values()):
         st.caption(":material/help: The model has dynamic dimensions. Set the sizes that you will use.")

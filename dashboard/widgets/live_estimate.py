@@ -114,6 +114,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             _visitor(),
             spec.key(),
             spec.protocol.margin,
+            spec.model.sha256 or spec.model.path,
             is_default=live.is_default(spec),
         )
         name = f"glimpse-{_visitor()}-{spec.key()}"
@@ -150,7 +151,9 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     with shared.lock:
         if shared.wishes is None or not shared.wishes.put(wish):
             wishes = live.LiveRequests()
-            shared.job = state.scheduler().submit(live.job(wishes, wish, model_name=record.name))
+            before = {visitor: told for visitor, (told, _) in shared.last.items()}
+            job = live.job(wishes, wish, model_name=record.name, before=before)
+            shared.job = state.scheduler().submit(job)
             shared.wishes = wishes
     st.session_state[REQUESTED] = key
 
@@ -167,19 +170,21 @@ def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:
     return found
 
 
-def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
-    """Return the event of the settings with the key `wanted` for a visitor."""
+def _event(visitor: str, wanted: str, margin: float, model: str, *, is_default: bool) -> Event:
+    """Return the event of the settings with the key `wanted` on a model for a visitor."""
     status, shared = _status(), _shared()
-    told, told_at = _estimate_for(status, visitor), time.time()
-    if told:
-        shared.last.pop(visitor, None)
-        shared.last[visitor] = told, told_at
-        while len(shared.last) > MOST_KEPT:
-            shared.last.pop(next(iter(shared.last)), None)
-    else:
-        told, told_at = shared.last.get(visitor, ({}, 0.0))
+    told, told_at = shared.last.get(visitor, ({}, 0.0))
+    if (newest := _estimate_for(status, visitor)) and newest != told:
+        told, told_at = newest, time.time()
+        with shared.lock:
+            shared.last.pop(visitor, None)
+            shared.last[visitor] = told, told_at
+            while len(shared.last) > MOST_KEPT:
+                shared.last.pop(next(iter(shared.last)), None)
+    if told.get("model") != model:
+        told = {}
     return live_events.of_estimate(
-        status, told, wanted, is_default=is_default, margin=margin, told_at=told_at
+        status, told, wanted, is_default=is_default, margin=margin, age_s=time.time() - told_at
     )
 
 

@@ -2,7 +2,7 @@
 // One connection per stream and tab, however many places show it; none while the tab is hidden.
 const SILENT_MS = 6000  // a first event that has not come by then is held back on its way: ask instead
 const LOST_MS = 25000  // the server says every ten seconds that the connection stands
-const POLL_MS = 2000, AGAIN_MS = 10000
+const POLL_MS = 2000, AGAIN_MS = 10000, AGING_MS = 20000
 const feeds = new Map(), views = new WeakMap()
 const GONE = { ended: true, state: "ended" }
 
@@ -101,6 +101,14 @@ function line(parent, one) {
   icon.dataset.testid = "stIconMaterial"  // its text is the name of a picture
   icon.textContent = one.icon
   node.prepend(icon)
+}
+
+// The age of a line after its words, `more` seconds after it came.
+function aged(one, more) {
+  if (one.age_s === undefined) return one
+  const minutes = Math.floor((one.age_s + more) / 60)
+  const age = minutes < 1 ? "less than a minute" : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`
+  return { ...one, text: `${one.text} · ${age} old` }
 }
 
 // --- pictures: the places of what the server gives as numbers and words
@@ -252,6 +260,7 @@ class View {
   }
   leave() {
     clearTimeout(this.again)
+    clearInterval(this.aging)
     this.feed?.leave(this)
     this.feed = null
   }
@@ -306,11 +315,20 @@ class View {
     const lines = JSON.stringify(event.lines ?? [])
     if (this.lines.dataset.said !== lines) {
       this.lines.dataset.said = lines
-      this.lines.replaceChildren()
-      for (const one of event.lines ?? []) line(this.lines, one)
+      this.write(event.lines ?? [])
     }
     this.event = event
     this.pictures(false)
+  }
+  write(lines) {
+    const came = performance.now()
+    const again = () => {
+      this.lines.replaceChildren()
+      for (const one of lines) line(this.lines, aged(one, (performance.now() - came) / 1000))
+    }
+    clearInterval(this.aging)
+    again()
+    if (lines.some(one => one.age_s !== undefined)) this.aging = setInterval(again, AGING_MS)
   }
   pictures(resized) {
     const wanted = this.event?.pictures ?? []

@@ -113,16 +113,20 @@ def providers(environment: wire.Environment) -> None:
 
 
 def noise_check_result(answer: NoiseCheckResult, self_test: Mapping[str, Any]) -> None:
-    """Draw the answer of a noise check in one statement; a failed check gives reason and remedy."""
+    """Draw the answer of a noise check in one statement."""
     with st.container(gap="xsmall", key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.subheader(f"{icon} {format.plain(answer.headline)}", anchor=False, width="content")
             results.quality_badge(quality_of(self_test))
-        if answer.busy:
-            st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
-        if answer.remedy and not answer.publishable:
-            st.markdown(format.plain(f"{answer.reason} {answer.remedy}"))
+
+
+def noise_check_remarks(answer: NoiseCheckResult) -> None:
+    """Draw the background load of a noise check, and reason and remedy of a failed one."""
+    if answer.remedy and not answer.publishable:
+        st.markdown(format.plain(f"{answer.reason} {answer.remedy}"))
+    if answer.busy:
+        st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
 
 
 def noise_check_details(answer: NoiseCheckResult, self_test: Mapping[str, Any]) -> None:

@@ -89,35 +89,42 @@ def card(compared: TrialComparison) -> None:
         card_details(compared)
 
 
-def head(trial: Trial, compared: TrialComparison | None, actions: Callable[[], None] = lambda: None) -> None:
+def head(
+    trial: Trial,
+    compared: TrialComparison | None,
+    actions: Callable[[], None] = lambda: None,
+    *,
+    settings: bool = True,
+) -> None:
     """Draw the answer in a sentence with its interval, its reference, and the facts that change its meaning.
 
     Args:
         trial: the shown one.
         compared: its comparison; None: it never was in one.
         actions: draws buttons at the end of the row.
+        settings: draw those of the trial; off where a form beside it shows them.
     """
     if compared is None or not compared.contrasts:
-        _without_contrast(trial, compared, actions)
+        _without_contrast(trial, compared, actions, settings=settings)
         return
     said = verdict.card(compared.comparison, compared.contrasts[0])
     _headline(format.icon(said.icon), said.headline, actions)
-    _about(trial, compared, said.against)
+    _about(trial, compared, said.against, settings=settings)
     for contrast in compared.contrasts[1:]:
         _further(compared, contrast, said.reason)
+
+
+def card_details(compared: TrialComparison) -> None:
+    """Draw the cautions, the amount of data, what would narrow the interval, and the confidence details."""
+    if not compared.contrasts:
+        _self_test(compared)
+        return
+    said = verdict.card(compared.comparison, compared.contrasts[0])
     if said.rejected:
         parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
         st.error(f"**Why it was rejected.** {format.plain(' '.join(parts))}", icon=":material/block:")
     for line in said.warnings:
         st.markdown(f":orange[:material/warning:] {format.plain(line)}")
-
-
-def card_details(compared: TrialComparison) -> None:
-    """Draw the amount of data, what would narrow the interval, and the confidence details on demand."""
-    if not compared.contrasts:
-        _self_test(compared)
-        return
-    said = verdict.card(compared.comparison, compared.contrasts[0])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
             _confidence_details(compared, said)
@@ -155,8 +162,8 @@ def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
         actions()
 
 
-def _about(trial: Trial, compared: TrialComparison | None, against: str = "") -> None:
-    """Draw one line: reference, confidence, settings, machine."""
+def _about(trial: Trial, compared: TrialComparison | None, against: str = "", *, settings: bool) -> None:
+    """Draw one line: reference, confidence, settings if asked for, providers."""
     result = trial.facts
     judged = compared.comparison.facts if compared is not None else result
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
@@ -165,10 +172,11 @@ def _about(trial: Trial, compared: TrialComparison | None, against: str = "") ->
         results.tolerance_badge(trial.result)
         contrasts = compared.contrasts[:1] if compared is not None else []
         results.quality_badge(quality(judged, contrasts), judged)
-        try:
-            controls.spec_badges(state.trial_spec(trial), model_text(trial.result))
-        except TunerError as error:
-            st.caption(format.plain(error.message), width="content")
+        if settings:
+            try:
+                controls.spec_badges(state.trial_spec(trial), model_text(trial.result))
+            except TunerError as error:
+                st.caption(format.plain(error.message), width="content")
         ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
         if result.get("fallback"):
             st.badge(
@@ -188,14 +196,16 @@ def _further(compared: TrialComparison, contrast: verdict.Contrast, reason: str)
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
-def _without_contrast(trial: Trial, compared: TrialComparison | None, actions: Callable[[], None]) -> None:
+def _without_contrast(
+    trial: Trial, compared: TrialComparison | None, actions: Callable[[], None], *, settings: bool
+) -> None:
     """Describe a trial without a contrast: it is the baseline of the others, or those failed."""
     result = trial.facts
     failed = [one for one in compared.others if one.error] if compared is not None else []
     rate = next((one.value for one in _latency(trial, compared) if one.name == "throughput_per_s"), "")
     words = " · ".join([f"p50 {format.ms(trial.p50_s)}", *([rate] if rate else [])])
     _headline(":material/flag:", words, actions)
-    _about(trial, compared)
+    _about(trial, compared, settings=settings)
     for one in failed:
         name = verdict.label(compared.comparison, one.id) if compared is not None else one.id[:8]
         said = one.error["message"] if one.error else ""

@@ -102,7 +102,7 @@ def test_a_slow_model_has_a_p50_of_short_blocks_in_turns(slow: Field, watch: Wat
 def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch) -> None:
     with pytest.raises(BudgetError) as caught:
         run(pair(slow), settings(budget_s=TOO_LITTLE_S))
-    assert int(re.findall(r"--budget (\d+)", caught.value.hint)[0]) > 0
+    assert int(re.findall(r"budget of (\d+) s", caught.value.hint)[0]) > 0
     assert not any(one.command == "block" for one in watch.asked)
     assert len(watch.processes) == 1
     assert watch.record.blocks == []

@@ -218,7 +218,7 @@ def test_a_first_process_that_shows_that_no_screening_fits_ends_the_search_or_ex
     assert len(checked) == 1
     assert found.error is not None
     assert found.error["type"] == "BudgetError"
-    assert "--extend" in found.error["hint"]
+    assert "extend" in found.error["hint"]
 
 
 def test_an_answer_that_one_comparison_leaves_open_is_asked_of_another(

@@ -36,6 +36,11 @@ def test_the_recording_is_small_and_holds_files_only() -> None:
     assert all(one.isfile() and (one.uid, one.uname) == (0, "") for one in members)
 
 
+def test_the_example_of_the_first_visit_is_a_result_of_the_recording(store: Store) -> None:
+    assert demo.example() == demo.example_from(store, demo.example()["model"])
+    assert demo.EXAMPLE.stat().st_size < 4096
+
+
 def test_every_row_is_sound_and_every_kind_of_result_is_there(store: Store) -> None:
     assert store.check().damaged == 0
     assert {one.owner for one in store.trials()} == {"the recording"}

@@ -131,7 +131,7 @@ def test_what_is_wrapped_is_all_there_and_what_is_left_out_is_named() -> None:
     head = found["history"][0]
     for word in ("trial", "when", "model", "grade", "changed", "p50 ms", "remark"):
         assert word in head
-    assert "threads=1" in found["history"][1]
+    assert "threads 1" in found["history"][1]
     assert "--wide" in " ".join(found["history"])
 
 
@@ -156,7 +156,7 @@ SETTINGS: dict[str, Any] = {
     "session.intra_op.allow_spinning": False,
     "enable_cpu_mem_arena": False,
 }
-SHORT = ["graph=EXTENDED", "mode=PARALLEL", "threads=4", "spinning=off", "arena=off"]
+SHORT = ["graph EXTENDED", "mode PARALLEL", "threads 4", "spinning off", "arena off"]
 
 
 @pytest.mark.usefixtures("narrow")
@@ -167,7 +167,7 @@ def test_a_history_is_one_line_a_trial_and_no_name_in_it_is_broken() -> None:
     shown = lines(Sheet("", [comparisons.history(trials)]))
     assert len(shown) <= len(trials) + 3  # the head and what is left out
     assert max(map(len, shown)) <= 80
-    assert sum("tiny_transformer" in line and "graph=BASIC, …" in line for line in shown) == 19
+    assert sum("tiny_transformer" in line and "graph BASIC, …" in line for line in shown) == 19
     assert "FAIL" in shown[20]
 
 

@@ -39,7 +39,12 @@ class LiveEstimates:
         self.told: list[dict[str, Any]] = []
         self.wishes = live.LiveRequests()
         service = SimpleNamespace(store=None, environment=lambda: None, on_live=self._hear)
-        self.live = live._Live(self.wishes, cast(Service, service), cast(Any, None))
+        self.service = cast(Service, service)
+        self.begin({})
+
+    def begin(self, before: dict[str, dict[str, Any]]) -> None:
+        """Begin a new live job after another one."""
+        self.live = live._Live(self.wishes, self.service, cast(Any, None), before)
 
     def _hear(self, now: dict[str, Any]) -> None:
         self.told.append(now["told"]["Ann"])
@@ -150,6 +155,23 @@ def test_points_of_the_trail_stand_as_the_ratios_do(live_estimates: Callable[...
     assert default_s / by_label["mine"]["p50_s"] == pytest.approx(first)
     assert default_s / by_label["other"]["p50_s"] == pytest.approx(second)
     assert by_label["mine"]["rows_per_s"] == pytest.approx(1 / by_label["mine"]["p50_s"])
+
+
+def test_a_new_live_job_continues_the_trail_of_the_same_model(
+    live_estimates: Callable[..., LiveEstimates],
+) -> None:
+    one = live_estimates(one=Model(run_s=0.002), two=Model(run_s=0.004))
+    before = one.estimate(ONE, "one")
+    one.begin({"Ann": before, "Ben": before})
+    one.told.clear()
+    found = one.estimate(TWO, "two")
+    assert [[point["label"] for point in told["trail"]] for told in (one.told[0], found)] == [
+        ["one"],
+        ["one", "two"],
+    ]
+    assert "contrasts" not in one.told[0], "the estimate itself is measured anew"
+    one.begin({"Ann": {**before, "model": "another"}})
+    assert [point["label"] for point in one.estimate(TWO, "two")["trail"]] == ["two"]
 
 
 def test_a_wish_whose_ratio_is_not_known_has_no_point(live_estimates: Callable[..., LiveEstimates]) -> None:

@@ -12,7 +12,7 @@ from core.process.machine_queue import Entry
 from core.run import live
 from core.run.job import WAITING_IDLE, Status
 from core.run.sweep import NEW, Measured
-from dashboard import format, live_events
+from dashboard import live_events
 from tests import builders
 from tests.reading import numbers, tells
 from tests.unit.test_live_text import CONTRAST, FIELD, LIVE
@@ -200,13 +200,15 @@ def test_estimates_that_have_ended_say_why() -> None:
     assert numbers(estimate(told(contrasts=[]), is_default=True)["lines"][0]["text"]) == []
 
 
-def test_the_last_estimate_stays_with_its_time_when_live_rests() -> None:
+def test_the_last_estimate_stays_with_its_age_when_live_rests() -> None:
     ended = running(kind="live", state="COMPLETE")
-    how: dict[str, Any] = {"is_default": False, "margin": 0.02, "told_at": 1_700_000_000.0}
+    how: dict[str, Any] = {"is_default": False, "margin": 0.02, "age_s": 185.0}
     rests = live_events.of_estimate(ended, told(), "k", **how)
     assert rests["ended"]
-    at = format.when(1_700_000_000.0)[11:16]
-    assert [tells(one["text"], at, "1.31×") for one in rests["lines"]].count(True) == 1
+    assert [one["age_s"] for one in rests["lines"] if tells(one["text"], "1.31×")] == [185.0]
     assert [one["kind"] for one in rests["pictures"]] == ["forest"]
     assert rests["ratio"] == ""  # the bar shows only measured values
-    assert len(live_events.of_estimate(ended, told(key="other"), "k", **how)["lines"]) == 1
+    trail = [{**told()["trail"][0], "key": key} for key in ("other", "k")]
+    other = live_events.of_estimate(ended, told(key="other", trail=trail), "k", **how)
+    assert len(other["lines"]) == 1
+    assert [one["kind"] for one in other["pictures"]] == ["plot"], "the trail stays for other settings"

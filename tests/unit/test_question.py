@@ -37,7 +37,7 @@ def test_an_error_names_objectives_and_settings_as_the_help_does() -> None:
     assert all(parse_objective(one.split()[0]) for one in OBJECTIVE_NAMES.split(", "))
     with pytest.raises(SpecError, match="`intra-op-num-threads`") as refused:
         parse_settings(["intra-op-num-thread=1"], "--vary")
-    assert "--help-all" in refused.value.hint
+    assert "settings.md" in refused.value.hint
 
 
 @pytest.mark.parametrize(

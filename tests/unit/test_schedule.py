@@ -186,7 +186,7 @@ def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() ->
         "A budget of 30 s is too short for a p50 of this model: the start took 12.0 s, and 6 runs of each "
         "with the checks need about 34 s."
     )
-    assert f"--budget {interval_budget_s(slow, 12.0)}`" in caught.value.hint
+    assert f"budget of {interval_budget_s(slow, 12.0)} s" in caught.value.hint
     check_budget(slow, 51.0, 12.0)
 
 
@@ -205,7 +205,7 @@ def test_what_the_hint_asks_for_is_enough(
     try:
         check_budget(costs, budget_s, spent_s)
     except BudgetError as error:
-        (asked,) = re.findall(r"--budget (\d+)", error.hint)
+        (asked,) = re.findall(r"budget of (\d+) s", error.hint)
         assert int(asked) > budget_s
         check_budget(costs, float(asked), spent_s)
     else:
@@ -346,7 +346,7 @@ def test_the_comparison_itself_keeps_its_budget_or_is_refused(models: list[Model
     try:
         record = compare(models, budget_s)
     except BudgetError as error:
-        (asked,) = map(float, re.findall(r"--budget (\d+)", error.hint))
+        (asked,) = map(float, re.findall(r"budget of (\d+) s", error.hint))
         assert asked > budget_s
         record, budget_s = compare(models, asked), asked  # that is enough, for an interval, too
         assert len(record.generations) >= MIN_LAUNCHES

@@ -68,7 +68,7 @@ def test_a_search_whose_process_is_gone_says_how_it_goes_on(store: Store) -> Non
     gone = store.study("aaaaaa000001")
     assert gone.state == "FAIL"
     assert gone.error is not None
-    assert "--resume" in gone.error["hint"]
+    assert "Continue" in gone.error["hint"]
     assert gone.tried  # nothing is lost
     assert "interrupted" in lines(Sheet("", [searches.studies([replace(gone, answer=None)])]))[1]
     assert state_words(store.study("aaaaaa000002")) == "running"

@@ -123,7 +123,7 @@ def test_too_large_a_space_is_refused() -> None:
     axes.append(Axis(name="batch_size", values=tuple(range(1, 101))))
     with pytest.raises(SpecError, match=r"at most 200,000 .*, but got 400,000") as caught:
         space(BASE, axes)
-    assert "--without" in caught.value.hint
+    assert "exclude" in caught.value.hint
 
 
 def test_what_is_worth_trying_is_a_space_on_any_machine() -> None:

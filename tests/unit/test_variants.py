@@ -179,7 +179,7 @@ def test_sizes_that_nobody_gave_are_named_where_the_model_does_not_like_them(
     with pytest.raises(ModelError) as caught:
         make(store, mlp, Step("fp16"), run=InProcess("fp16"))
     assert caught.value.hint
-    assert "--dim" in caught.value.hint
+    assert "sizes" in caught.value.hint
     with pytest.raises(ModelError) as caught:
         make(store, mlp, Step("fp16"), run=InProcess("fp16"), dims={"batch": 3})
     assert caught.value.hint

@@ -114,6 +114,32 @@ def private_words(path: Path) -> list[str]:
     return found
 
 
+# Where a text that a page may show names an option of the command line, and why.
+OPTIONS_NAMED = {
+    "dashboard/__main__.py": "the command of the server",
+    "dashboard/report/__main__.py": "the command of the reports",
+    "dashboard/server/gate.py": "the operator starts the server with it",
+    "dashboard/views/export/page.py": "a command to copy",
+    "dashboard/views/models/page.py": "the operator starts the server with it",
+    "core/run/importing.py": "after the name of the page",
+    "core/spec/settings/__init__.py": "the table of options",
+    "core/spec/sizes.py": "options to copy",
+    "core/wire/feeding.py": "after the name of the field",
+    "core/wire/variables.py": "the reference of variables",
+}
+SHOWN_BY_PAGES = ("dashboard", "core/run", "core/spec", "core/evidence", "core/store", "core/wire")
+
+
+def test_texts_of_pages_name_no_option_of_the_command_line() -> None:
+    named: dict[str, list[str]] = {}
+    for room in SHOWN_BY_PAGES:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for line, text in texts(path):
+                if re.search(r"(?<![\w-])--[a-z]", text):
+                    named.setdefault(str(path.relative_to(ROOT)), []).append(f"{line}: {text[:90]}")
+    assert named.keys() == OPTIONS_NAMED.keys(), named
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_private_word_is_said_to_people(path: Path) -> None:
     found = private_words(path)

@@ -34,6 +34,14 @@ def lines(at: AppTest, *facts: object) -> list[str]:
     return [line for line in texts(at).splitlines() if tells(line, *facts)]
 
 
+def place(at: AppTest, kind: str, *facts: object) -> int:
+    """The place on the page, from above, of the first element of a kind that contains all these facts."""
+    for number, one in enumerate(at._tree):
+        if one.type == kind and tells(str(getattr(one, "value", "")).replace("\\", ""), *facts):
+            return number
+    raise AssertionError((kind, facts))
+
+
 def keys(at: AppTest) -> set[str]:
     """The keys of all that is on the page, boxes and dialogs included."""
     return {str(key) for one in at._tree if (key := getattr(one, "key", None))}

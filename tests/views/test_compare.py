@@ -63,12 +63,12 @@ def configurations(record: ModelRecord) -> list[SampleConfiguration]:
         SampleConfiguration(
             spec=sample_results.spec_for(record, intra_op_num_threads=1),
             latency_s=0.0014,
-            label="intra_op_num_threads 1",
+            label="threads 1",
         ),
         SampleConfiguration(
             spec=sample_results.spec_for(record, use_io_binding=True),
             latency_s=0.00201,
-            label="use_io_binding on",
+            label="io_binding on",
         ),
     ]
 
@@ -100,7 +100,7 @@ def test_the_settings_of_tune_join_the_list_when_they_are_no_default(
     at = open_page(model=mlp)
     at.number_input(key="knob.intra_op_num_threads").set_value(1).run()
     at.switch_page("views/compare/page.py").run()
-    assert names(at) == [DEFAULT_LABEL, "intra_op_num_threads 1"]
+    assert names(at) == [DEFAULT_LABEL, "threads 1"]
     assert not at.button(key="compare.run").disabled
 
 
@@ -128,7 +128,7 @@ def test_what_all_are_fed_stands_above_the_list_and_is_changed_for_all(
     click(at, "compare.run")
     (asked,) = submitted
     assert [one.spec.workload.batch_size for one in asked["contestants"]] == [5, 5, 16]
-    assert tells(asked["contestants"][2].label, PRESETS["cpu-throughput"][0], "batch_size 16")
+    assert tells(asked["contestants"][2].label, PRESETS["cpu-throughput"][0], "batch 16")
 
 
 def test_what_cannot_load_is_marked_before_the_comparison(
@@ -219,7 +219,7 @@ def test_a_yaml_of_this_model_is_added(open_page: Open, mlp: ModelRecord) -> Non
     text = f"schema: 1\nmodel: {{path: x.onnx, sha256: {mlp.sha256}}}\nsession: {{intra_op_num_threads: 2}}"
     at.text_area(key="compare.pasted").set_value(text)
     click(at, "compare.add.yaml")
-    assert names(at) == [DEFAULT_LABEL, "intra_op_num_threads 2"]
+    assert names(at) == [DEFAULT_LABEL, "threads 2"]
     assert at.session_state["compare.entries"][1]["spec"]["model"]["path"] == mlp.path
 
 
@@ -248,7 +248,7 @@ def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machin
         for rows in (1, 4)
     ]
     at = open_page("compare", trials=",".join(one.id for one in trials))
-    assert names(at) == [DEFAULT_LABEL, "batch_size 4"]
+    assert names(at) == [DEFAULT_LABEL, "batch 4"]
     at.query_params["trials"] = "nonsense"
     at.run()
     assert tells(at.error[0].value, "nonsense")
@@ -474,17 +474,17 @@ def test_different_batches_and_different_outputs_are_marked(
 ) -> None:
     field = configurations(mlp)
     spec, wrong = sample_results.spec_for(mlp, batch_size=4), builders.guarded(max_rel=0.5)
-    field[1] = SampleConfiguration(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
+    field[1] = SampleConfiguration(spec=spec, latency_s=0.004, rows=4, label="batch 4", changes=wrong)
     notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
     comparison, _ = put(mlp, machine, configurations=field, contrast={"notes": notes})
     at = open_page("compare", comparison=comparison.id)
     rows = table(at)
     outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
-    assert outputs.pop("batch_size 4") == f"{WARNING} {OUTPUTS_DIFFER}"
+    assert outputs.pop("batch 4") == f"{WARNING} {OUTPUTS_DIFFER}"
     assert set(outputs.values()) == {"agree"}
     assert rows["p50 (ms/sample)"].iloc[0] == pytest.approx(1.0, rel=0.2)
     opened(at, DETAILS)
-    assert lines(at, "batch_size 4", notes[0])
+    assert lines(at, "batch 4", notes[0])
     assert lines(at, notes[1])
 
 
@@ -610,7 +610,7 @@ def test_a_running_comparison_shows_every_interval_and_can_be_cancelled(
     assert numbers(shown["text"])[:4] == [2, 7, 40, 4.0]
     (picture,) = shown["pictures"]
     first = picture["rows"][0]
-    assert tells(first["label"], "intra_op_num_threads 1", "2.000 ms")
+    assert tells(first["label"], "threads 1", "2.000 ms")
     assert Verdict.FASTER.word in first["short"]
     assert (first["ratio"], first["low"], first["high"]) == (1.2, 1.1, 1.3)
     assert lines(at, DEFAULT_LABEL, "2.400 ms")

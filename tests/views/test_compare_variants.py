@@ -81,6 +81,6 @@ def test_names_say_the_model_and_what_else_differs() -> None:
     assert configurations.labels([default, default, tuned, default], 0, ["", "lean", "lean", ""]) == [
         DEFAULT_LABEL,
         "lean",
-        "lean, intra_op_num_threads 1",
+        "lean, threads 1",
         f"{DEFAULT_LABEL} (2)",
     ]

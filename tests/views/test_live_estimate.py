@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
     """`Status.live` of a live measurement that has shown a request of this visitor."""
     point = {"key": spec.key(), "label": "one thread", "p50_s": 1e-3, "rows_per_s": 1000.0, "ratio": 1.32}
     facts = {"state": "shown", "contrasts": [CONTRAST], "launches": 5, "trail": [point]}
+    facts |= {"model": spec.model.sha256}
     return {"told": {ME: {**point, **facts, **changes}}}
 
 
@@ -44,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.LiveRequest]:
     """What pages wish; nothing runs."""
     wishes: list[live.LiveRequest] = []
 
-    def job(box: live.LiveRequests, first: live.LiveRequest, *, model_name: str) -> str:
+    def job(box: live.LiveRequests, first: live.LiveRequest, **facts: Any) -> str:
         wishes.append(first)
         return f"live-{len(wishes)}"
 
@@ -206,6 +208,30 @@ def test_switching_it_off_leaves_and_a_comparison_that_rests_says_so(
     at.toggle(key=live_estimate.ON).set_value(False).run()
     assert left == [ME]
     assert not lines(at, ":material/bolt:")
+
+
+def test_an_estimate_and_its_trail_stay_gray_with_their_age_when_live_rests(
+    open_page: Open,
+    mlp: ModelRecord,
+    asked: list[live.LiveRequest],
+    jobs: Jobs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted = sample_results.spec_for(mlp, intra_op_num_threads=1)
+    points = [{"key": key, "label": key, "p50_s": 1e-3, "rows_per_s": 1000.0} for key in ("a", wanted.key())]
+    jobs(status("live-1", kind="live", live=told(wanted, trail=points)))
+    at = switch_on(open_page(model=mlp))
+    at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
+    before = followed(at, "glimpse.watch")
+    assert before["state"] == "measuring"
+    jobs(status("live-1", kind="live", state="COMPLETE"))  # its last numbers went with it
+    began = time.time()
+    monkeypatch.setattr(live_estimate.time, "time", lambda: began + 200)
+    rests = followed(at.run(), "glimpse.watch")
+    assert rests["state"] == "ended", "the component draws this state in gray"
+    assert rests["pictures"] == before["pictures"]
+    [age_s] = [one["age_s"] for one in rests["lines"] if "age_s" in one]
+    assert age_s == pytest.approx(200, abs=20)
 
 
 # --- sliders --------------------------------------------------------------------------------------------

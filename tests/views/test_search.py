@@ -449,6 +449,7 @@ def test_every_answer_is_said_with_what_it_rests_on(
         assert bool(drawn["layout"].get("xaxis", {}).get("title", {}).get("text")) is titled
     opened(at, "search.tabs:Evaluated")
     assert list(at.dataframe[0].value["State"])[::2] == ["confirmed", "failed"]
+    assert "threads 1" in list(at.dataframe[0].value["Configuration"])
     assert tells(at.dataframe[0].value, "out of memory")
     assert not at.button(key=RUN).disabled
     assert bool(buttons(at, "search.load")) is (outcome != "NONE_KEEPS_LIMITS")

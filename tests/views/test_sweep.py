@@ -27,7 +27,7 @@ from dashboard import state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
-from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, opened, status, texts
+from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, opened, place, status, texts
 from tests.views.sample_results import SampleConfiguration
 
 CPU = "CPUExecutionProvider"
@@ -332,6 +332,7 @@ def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
     assert lines(at, builders.BUSY)
     assert set(table(at)["Machine"]) == {builders.BUSY}
     assert lines(at, "samples/s (95 % ", "p95", BUSY)
+    assert place(at, "subheader") < place(at, "plotly_chart") < place(at, "caption", builders.BUSY)
     assert "4.3" in against_default(at)[1]
     assert not at.error
     quiet, _ = put_comparison(mlp, machine)
@@ -424,6 +425,7 @@ def test_a_rejected_comparison_names_no_best_point(
     )
     at = open_comparison(open_page, mlp, comparison)
     assert tells(at.error[0].value, *(comparison.facts[name] for name in ("grade_reason", "remedy")))
+    assert place(at, "subheader", "ejected") < place(at, "plotly_chart") < place(at, "error")
     assert not lines(at, "samples/s")
     said = {one for one in against_default(at) if "×" in one}
     assert said

@@ -20,6 +20,7 @@ from core.evidence.input_description import InputDescription
 from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict, words
+from core.show.setting_chips import chips
 from core.show.words import verdict as in_words
 from core.spec.presets import PRESETS
 from core.spec.settings import SETTINGS, trial_setting
@@ -30,7 +31,7 @@ from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.worker.session.ort_errors import provider_error
-from dashboard import fields, format, state
+from dashboard import demo, fields, format, state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
@@ -46,6 +47,7 @@ from tests.views.page import (
     icons,
     keys,
     lines,
+    place,
     status,
     table,
     texts,
@@ -97,6 +99,19 @@ def test_an_empty_page_says_what_to_do_in_three_lines(open_page: Open, add_model
     lines = [line.strip() for line in said.splitlines()]
     assert [line[:5] for line in lines] == ["**1**", "**2**", "**3**"]
     assert len(said.split()) < 20
+
+
+def test_a_recorded_result_stands_beside_the_steps_with_its_origin(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page()
+    assert "first.example" in keys(at)
+    shown = demo.example()
+    assert lines(at, shown["sentence"])
+    assert lines(at, shown["settings"], shown["against"])
+    assert lines(at, shown["origin"])
+    [drawn] = at.get("plotly_chart")
+    assert shown["settings"] in drawn.proto.spec
+    at = open_page(model=mlp, trial=put_compared(mlp).trial.id)
+    assert "first.example" not in keys(at)
 
 
 def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Open) -> None:
@@ -636,6 +651,25 @@ def test_a_rejected_comparison_is_no_verdict_and_says_why_and_what_to_do(
     assert at.tabs[0].label == "Ratio"
     no_verdict = in_words(told(compared)).partition(" (")[0]
     assert any(no_verdict in one.proto.spec for one in at.get("plotly_chart"))
+
+
+def test_the_picture_follows_the_sentence_and_cautions_come_below(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page(model=mlp, trial=put_compared(mlp, older=True).trial.id)
+    assert place(at, "header") < place(at, "plotly_chart") < place(at, "markdown", verdict.OLDER)
+    at = open_page(model=mlp, trial=put_compared(mlp, grade="F", grade_reason=REJECTED).trial.id)
+    assert place(at, "header") < place(at, "plotly_chart") < place(at, "error", REJECTED)
+
+
+def test_settings_stand_under_the_sentence_only_where_the_form_has_others(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    compared = put_compared(mlp)
+    badges = [f":blue-badge[{words}]" for words, _ in chips(state.trial_spec(compared.trial))]
+    at = open_page(model=mlp, trial=compared.trial.id)
+    assert "chip.intra_op_num_threads" in buttons(at, "chip.")
+    assert [len(lines(at, badge)) for badge in badges] == [1]  # under Details
+    widget(at, "intra_op_num_threads").set_value(3).run()
+    assert [len(lines(at, badge)) for badge in badges] == [2]
 
 
 def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(

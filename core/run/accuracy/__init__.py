@@ -203,7 +203,7 @@ def _dataset_of(spec: TrialSpec) -> DatasetSpec:
     if spec.dataset is None:
         raise SpecError(
             "The configuration has no labelled data.",
-            hint="Add a `dataset`, for example `--data sample_models/digits_test.npz`.",
+            hint="Add a `dataset`, for example `sample_models/digits_test.npz`.",
         )
     engines.require(spec.engine, "accuracy")
     return spec.dataset

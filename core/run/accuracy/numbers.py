@@ -107,8 +107,8 @@ def calibration_note(reply: wire.AccuracyReply) -> str:
         )
     return (
         f"{found['shared']:,} of the {reply['rows']:,} scored samples were also used to calibrate this "
-        "model, so on unseen samples the accuracy may be lower. Score other samples, or split the data "
-        "with `--calibration-share`."
+        "model, so on unseen samples the accuracy may be lower. Score other samples, or calibrate on a "
+        "share of the data."
     )
 
 

@@ -147,7 +147,7 @@ def _opened_yaml(path: Path, *, expert: bool) -> OpenedConfiguration:
     except (OSError, UnicodeDecodeError) as error:
         hint = "Choose a YAML file or a bundle."
         raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
-    why = "A YAML file has no recorded inputs and outputs; a bundle has them (`export --format bundle`)."
+    why = "A YAML file has no recorded inputs and outputs; a bundle has them."
     return _from_yaml(text, folder, None, no_sample=why, expert=expert)
 
 
@@ -428,6 +428,4 @@ def _check_hash(one: BundledFile, found: str, total: int) -> None:
 
 
 def _bundle_error(why: str) -> SpecError:
-    return SpecError(
-        f"The bundle cannot be opened: {why}.", hint="Create one with `export TRIAL --format bundle`."
-    )
+    return SpecError(f"The bundle cannot be opened: {why}.", hint="Export a trial as a bundle again.")

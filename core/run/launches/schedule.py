@@ -139,7 +139,7 @@ def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: floa
     raise BudgetError(
         f"A budget of {budget_s:g} s is too short to start every configuration once: one process takes "
         f"{quickest_s:.1f} s, all together {needed_s:.0f} s.",
-        hint=f"Use `--budget {math.ceil(2 * needed_s)}`.",
+        hint=f"Use a budget of {math.ceil(2 * needed_s)} s.",
     )
 
 
@@ -161,6 +161,6 @@ def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
     raise BudgetError(
         f"A budget of {budget_s:g} s is too short for a p50 of this model: the start took {spent_s:.1f} "
         f"s, and {P50_RUNS} runs of each with the checks need about {needed_s - spent_s:.0f} s.",
-        hint=f"Use `--budget {interval_budget_s(costs, spent_s)}`: it allows the {MIN_LAUNCHES} "
+        hint=f"Use a budget of {interval_budget_s(costs, spent_s)} s: it allows the {MIN_LAUNCHES} "
         "launches of each that an interval needs.",
     )

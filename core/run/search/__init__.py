@@ -314,7 +314,7 @@ def search_provenance(store: Store, trial: Trial) -> dict[str, Any] | None:
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:
     if question.accuracy and spec.dataset is None:
-        raise SpecError("A constraint on accuracy needs labelled data.", hint="Add it with `--data F.npz`.")
+        raise SpecError("A constraint on accuracy needs labelled data.", hint="Add a data file.")
 
 
 def _check_batch(question: Question, resolved: Resolved) -> None:
@@ -323,7 +323,7 @@ def _check_batch(question: Question, resolved: Resolved) -> None:
         what = f"is fixed at {fixed}" if fixed else "does not exist"
         raise SpecError(
             f"The batch of this model {what}, so it cannot vary.",
-            hint="Remove it from `--vary`, or export the model with a dynamic batch.",
+            hint="Do not vary it, or export the model with a dynamic batch.",
         )
 
 

@@ -71,7 +71,7 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
             if name is not None and name not in names:
                 raise SpecError(
                     f"`{str(name)[:60]}` is not a variant of `{record.name}`.{nearest(str(name), names)}",
-                    hint="Create one with `transform`, or use `--variants make`.",
+                    hint="Create one first, or let the search create variants.",
                 )
         members = [one for one in members if one.name in wanted]
     elif question.vary or question.variants == "none":

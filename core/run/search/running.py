@@ -35,7 +35,6 @@ from core.run.search.plan import (
     screening_share,
 )
 from core.run.search.search_state import CONTROL, Clock, Prepared, SearchState
-from core.run.search.stored import resume_hint
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
@@ -215,7 +214,7 @@ class Search:
         if self.service.cancel.is_set():
             raise Cancelled(
                 "The search was cancelled; the evaluated configurations are kept.",
-                hint=resume_hint(self.record.id),
+                hint="Continue it to use the time left.",
             )
 
     def _configuration(self, choice: Choice, stage: str) -> Configuration:

@@ -22,11 +22,6 @@ from core.wire.errors import SpecError
 Tell = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
-def resume_hint(search_id: str) -> str:
-    """Return how to continue a search."""
-    return f"Continue it: `search --resume {search_id}`."
-
-
 def answer_of(record: StudyRecord) -> SearchResult | None:
     """Return the answer with its configurations as differences from the ORT default; None: no answer."""
     answer: Any = record.answer

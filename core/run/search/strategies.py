@@ -28,7 +28,7 @@ def strategy_named(name: str) -> Strategy:
     if name == "optuna-tpe" and importlib.util.find_spec("optuna") is None:
         raise SpecError(
             "The strategy `optuna-tpe` needs the package `optuna`, which is not installed.",
-            hint="Install it (`pip install optuna`), or omit `--strategy`.",
+            hint="Install it (`pip install optuna`), or use the default strategy.",
         )
     return _STRATEGIES[name]
 

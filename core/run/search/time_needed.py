@@ -145,7 +145,7 @@ def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
 
 
 def _give_it(costs: SearchCosts, share: float) -> str:
-    return f"Use a budget of {enough_s(costs, share=share):,} s, or allow more with `--extend`."
+    return f"Use a budget of {enough_s(costs, share=share):,} s, or let the search extend its budget."
 
 
 def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:

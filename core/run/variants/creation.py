@@ -426,7 +426,7 @@ class _Task:
         except (ModelError, SpecError) as error:
             if not note:
                 raise
-            hint = f"If the model needs other sizes, set them with `--dim`. {error.hint} {note}"
+            hint = f"If the model needs other sizes, set them. {error.hint} {note}"
             raise type(error)(error.message, hint=hint.strip()) from error
 
     def _with_variant_details(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:

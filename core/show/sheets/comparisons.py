@@ -213,7 +213,7 @@ def _settings(trial: Trial | None, baseline: Trial | None) -> str:
         found = setting_chips.differences(spec_from_dict(trial.spec), spec_from_dict(baseline.spec))
     except TunerError as error:
         return error.message
-    return "; ".join(text for _, text in found) or "the same"
+    return ", ".join(one.chip for one in found) or "the same"
 
 
 def _remark(trial: Trial | None, contrast: Mapping[str, Any] | None) -> str:

@@ -25,7 +25,7 @@ from core.evidence.result_types import (
 )
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
-from core.run.search.stored import answer_of, evaluations_of, resume_hint
+from core.run.search.stored import answer_of, evaluations_of
 from core.show import setting_chips
 from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -180,7 +180,7 @@ def _unfinished(record: StudyRecord) -> list[Part]:
     if record.error is not None:
         found.append(Note(record.error["message"], "orange"))
     if record.state not in ("RUNNING", "WAITING"):
-        found.append(Note(resume_hint(record.id)))
+        found.append(Note(f"Continue it: `search --resume {record.id}`."))
     return [*found, evaluation_table(record, most=EVALUATIONS_SHOWN)] if seen else found
 
 
@@ -338,9 +338,10 @@ def evaluation_table(record: StudyRecord, *, most: int | None = None) -> Table:
     return tabulate(
         rows[:most],
         (
-            Column("configuration", key="configuration", tells=True),
+            Column("configuration", key="configuration", tells=True, on="terminal"),
             lambda row: _configuration(row[0]),
         ),
+        (Column("configuration", tells=True, on="browser"), lambda row: changes_words(row[0].changes)),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
         (Column("speed-up", right=True), lambda row: _speedup_cell(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),

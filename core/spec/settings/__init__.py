@@ -787,7 +787,7 @@ def trial_setting(name: str) -> TrialSetting:
     except KeyError:
         raise SpecError(
             f"Unknown setting `{name}`.{nearest(name, _BY_NAME)}",
-            hint="Write it as its option is called; `tune --help-all` lists all settings.",
+            hint="`docs/reference/settings.md` lists all settings.",
         ) from None
 
 

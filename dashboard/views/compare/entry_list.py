@@ -239,7 +239,10 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
             flag = " :blue-badge[:material/flag: baseline]" if baseline is None else ""
             st.markdown(f"**{format.plain(name)}**{flag}")
             found = setting_chips.differences(entry.spec, baseline.spec) if baseline is not None else []
-            st.caption(format.plain(" · ".join([entry.source, *(text for _, text in found)])))
+            st.caption(
+                format.plain(" · ".join([entry.source, *(one.chip for one in found)])),
+                help="  \n".join(f"`{one.full}`" for one in found) or None,
+            )
             if missing := _missing_provider(entry):
                 color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
                 st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")

@@ -345,8 +345,8 @@ def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
 def _empty() -> None:
     st.markdown("#### :material/compare_arrows: Nothing compared yet")
     st.markdown(
-        "Add two to eight configurations to the list, then press **Compare** "
-        "(Ctrl+Enter). They are measured under the same conditions."
+        "Add two to eight configurations to the list, then press **Compare**. They are measured "
+        "under the same conditions."
     )
 
 

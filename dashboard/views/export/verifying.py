@@ -107,8 +107,8 @@ def _ask() -> None:
         type=["json"],
         key=AGAINST,
         max_upload_size=4,
-        help="A file from *Save as baseline* or `--record`. Verify then reports a slowdown of "
-        "more than the margin; baselines of other machines are refused.",
+        help="A file from *Save as baseline*. Verify then reports a slowdown of more than the margin; "
+        "baselines of other machines are refused.",
     )
 
 
@@ -259,7 +259,7 @@ def _answer(document: Mapping[str, Any]) -> None:
         key="verify.junit",
         on_click="ignore",
         icon=":material/download:",
-        help="The output of `ortune verify --format junit`, for CI.",
+        help="The checks as test cases, for CI.",
     )
 
 

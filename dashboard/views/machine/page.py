@@ -111,6 +111,7 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
         st.info("No noise check yet. It takes a few seconds.", icon=":material/monitor_heart:")
     machine_line.noise_history(tests)
     if found is not None:
+        machine_line.noise_check_remarks(found)
         machine_line.needs(found)
     return newest
 

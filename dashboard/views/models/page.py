@@ -269,7 +269,7 @@ def _server() -> None:
             [str(path) for path in found],
             key="models.folder",
             filter_mode="fuzzy",
-            help="All .onnx files under the server's models folder (--models).",
+            help="All .onnx files under the server's models folder.",
         )
         st.button(
             "Add",

@@ -204,7 +204,7 @@ def _own_values() -> None:
         placeholder="intra_op_num_threads=1,2,4\nsession.intra_op.allow_spinning=on,off",
         persist_state="session",
         on_change=_take_own,
-        help="As in `--vary`. If set, only these settings vary.",
+        help="If set, only these settings vary.",
     )
 
 

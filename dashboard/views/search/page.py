@@ -283,7 +283,7 @@ def _empty(model: ModelRecord) -> None:
     st.markdown("#### :material/manage_search: Nothing searched yet")
     st.markdown(
         f"Choose objective, constraints and time for **{format.plain(model.name)}**, then "
-        "press **Search** (Ctrl+Enter). The result is confirmed in fresh processes "
+        "press **Search**. The result is confirmed in fresh processes "
         "against ONNX Runtime's default."
     )
 

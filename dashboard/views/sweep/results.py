@@ -48,11 +48,12 @@ def results(shown: ShownSweep, limit: DeltaGenerator) -> None:
         percentile = _statistic(complete)
         line_s = _line(complete, percentile)
     ranking = rank_points(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
-    _rejected(shown.comparison)
-    _verdict(complete, ranking, shown.busy)
-    if shown.comparison is not None:
-        common.other_processes_note(shown.comparison.result)
+    rejected = shown.comparison is not None and is_rejected(shown.comparison.facts)
+    remarks = [] if rejected else _verdict(complete, ranking, shown.busy)
+    if rejected:
+        st.subheader(":material/block: Rejected: these points are not ranked", anchor=False)
     plots.draw(shown, ranking, partial(_grade, shown.comparison))
+    _remarks(remarks, shown.comparison)
     _failures(rows)
     details.draw(shown, ranking)
     inside = partial(_details, complete, shown.comparison, shown.busy)
@@ -81,16 +82,16 @@ def _marked(name: str) -> None:
     st.badge(name, icon=":material/history:", color="gray")
 
 
-def _rejected(comparison: Comparison | None) -> None:
-    """Report that the comparison of this sweep is rejected: its points are not ranked."""
+def _remarks(said: Sequence[str], comparison: Comparison | None) -> None:
+    """Draw what limits the best point, why the comparison was rejected, and the background load."""
     result = comparison.facts if comparison is not None else {}
     if is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-        st.error(
-            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
-            title="Rejected: these points are not ranked",
-            icon=":material/block:",
-        )
+        st.error(f"{reason}\n\n**What to do:** {remedy}" if remedy else reason, icon=":material/block:")
+    if words := " ".join(format.plain(one) for one in said if one):
+        st.caption(words)
+    if comparison is not None:
+        common.other_processes_note(comparison.result)
 
 
 def _grade(comparison: Comparison | None) -> None:
@@ -210,35 +211,27 @@ def _line_from(widget: str) -> None:
     st.session_state[LIMIT_MS] = float(value) if value else None
 
 
-def _verdict(complete: Sequence[Measured], ranking: SweepRanking, busy: Mapping[str, str]) -> None:
-    """Draw the best point in one sentence, and what makes it uncertain in another line."""
+def _verdict(complete: Sequence[Measured], ranking: SweepRanking, busy: Mapping[str, str]) -> Sequence[str]:
+    """Draw the best point in one sentence; return what makes it uncertain."""
     best, line_s, percentile = ranking.best, ranking.line_s, ranking.percentile
     name = sweep_charts.STATISTICS[percentile]
     if any(row.cut_short for row in complete):
         st.caption(":material/cancel: Cancelled: partial results, not ranked.")
     if not any(row.ranked for row in complete):
-        return
+        return []
     unsupported = _unsupported(complete, percentile)
     if best is None:
         line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
-        _said(":material/block:", f"No point has a {name}{line}.", [unsupported])
-        return
+        st.subheader(f":material/block: No point has a {name}{line}.", anchor=False)
+        return [unsupported]
     sure = line_s is not None and surely_within_limit(best, line_s, percentile)
     doubt = (
         "" if sure or line_s is None else f"Its {name} may be over the limit: the interval is not below it."
     )
     decided = (sure or line_s is None) and not ranking.inconclusive
-    _said(
-        ":material/check_circle:" if decided else ":material/help:",
-        f"{sweep_words.head(ranking)}: {_in_words(best, percentile, busy)}",
-        [sweep_words.others(ranking), doubt, sweep_words.few_processes(complete), unsupported],
-    )
-
-
-def _said(icon: str, text: str, remarks: Sequence[str]) -> None:
-    st.subheader(f"{icon} {text}", anchor=False)
-    if said := " ".join(format.plain(one) for one in remarks if one):
-        st.caption(said)
+    icon = ":material/check_circle:" if decided else ":material/help:"
+    st.subheader(f"{icon} {sweep_words.head(ranking)}: {_in_words(best, percentile, busy)}", anchor=False)
+    return [sweep_words.others(ranking), doubt, sweep_words.few_processes(complete), unsupported]
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:

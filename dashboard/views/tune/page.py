@@ -20,7 +20,8 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import format, live_events, state
+from dashboard import demo, format, live_events, state
+from dashboard.charts import compare_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
     chain,
@@ -34,6 +35,7 @@ from dashboard.widgets import (
     page_frame,
     past_results,
     playback,
+    plots,
     report,
     results,
     tables,
@@ -163,7 +165,7 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "run" else None,
         disabled=bool(reason),
-        help=reason or f"Compare these settings with {format.plain(_baseline_label(spec))} (Ctrl+Enter).",
+        help=reason or f"Compare these settings with {format.plain(_baseline_label(spec))}.",
         on_click=run,
     )
 
@@ -245,7 +247,7 @@ def _result_side(
         _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
-        _complete(trial)
+        _complete(trial, spec)
     else:
         results.header(trial)
         results.failed(trial)
@@ -278,9 +280,12 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
-    """Draw the start view: three steps, and links to other starting points."""
+    """Draw the start view: three steps with links to other starting points, beside a recorded result."""
+    steps, example = st.columns(2)
+    with example, st.container(border=True, key="first.example"):
+        _example()
     chosen = f" {format.plain(record.name)} is chosen." if record else ""
-    with st.container(border=True, key="first"):
+    with steps, st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
         if not state.closed():
             model_upload.area("first", _added)
@@ -291,6 +296,25 @@ def _empty(record: ModelRecord | None) -> None:
                 ("history", "Open an earlier result", "history"),
             ):
                 st.page_link(f"views/{page}/page.py", label=label, icon=f":material/{icon}:")
+
+
+def _example() -> None:
+    """Draw a recorded result of the sample model as a run shows it."""
+    shown = demo.example()
+    st.markdown(f"{format.icon(shown['icon'])} **{format.plain(shown['sentence'])}**")
+    st.caption(format.plain(f"{shown['model']}, {shown['settings']}, {shown['against']}"))
+    contrast = {**shown["contrast"], "label": shown["settings"]}
+    names = {contrast["baseline"]: shown["baseline"]}
+    info = compare_charts.forest_info(
+        [contrast], names, baseline=contrast["baseline"], margin=shown["margin"]
+    )
+    plots.draw(
+        compare_charts.forest(info, slim=True),
+        "Example result",
+        key="first.forest",
+        alt=f"{shown['settings']}: {shown['sentence']}, {shown['against']}. {shown['origin']}",
+    )
+    st.caption(f":material/history: {format.plain(shown['origin'])}")
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
@@ -334,7 +358,7 @@ def _margin(trial: Trial) -> float:
         return DEFAULT_MARGIN
 
 
-def _complete(trial: Trial) -> None:
+def _complete(trial: Trial, spec: TrialSpec | None) -> None:
     compared = trial_result.comparison_of(trial)
     pinned = _pinned(trial)
     offer_comparison = pinned is not None and pinned.id != trial.id and not _includes(compared, pinned)
@@ -342,7 +366,8 @@ def _complete(trial: Trial) -> None:
         compared is not None and (len(compared.contrasts) > 1 or is_rejected(compared.contrast))
     )
     with st.container(key="verdict", gap="xsmall"):
-        trial_result.head(trial, compared, partial(_actions, trial, pinned, compared))
+        actions = partial(_actions, trial, pinned, compared)
+        trial_result.head(trial, compared, actions, settings=spec is None or _differs(spec, trial))
         if compared is not None and compared.contrasts and not crowded:
             trial_result.forest(compared)
     trial_result.latency_over_time(trial, compared, key="tune", height=PLOT_PX)
