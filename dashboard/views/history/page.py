@@ -163,7 +163,8 @@ def _linked() -> list[Trial]:
     linked = url_state.named(state.TRIAL_PARAM)
     try:
         return [state.store().trial(linked)] if linked else []
-    except TunerError:  # deleted meanwhile
+    except TunerError as error:
+        state.report(error)
         return []
 
 
