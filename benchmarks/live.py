@@ -1,8 +1,8 @@
 """Time from a moved slider to the first ratio: `python benchmarks/live.py [--models …]`.
 
 A real dashboard with Live on and a real browser, on this machine. Twenty moves of each model, each to
-settings that were not run yet in that session (threads, then I/O binding, arena and pattern), so that each
-starts a process, on a machine of two CPUs. Measured in the page, from the key press to the first text with a
+settings that were not run yet in that session (threads, I/O binding, batch size), so that each starts a
+process, on a machine of two CPUs. Measured in the page, from the key press to the first text with a
 ratio of these settings. Targets: the median within 1 s (digits_cnn, tiny_transformer) or 2.5 s
 (MobileNetV3-Small). Exit code 1: one of them was not met.
 """
@@ -29,16 +29,19 @@ REST_MS = 4000  # between two moves: the time to read the result
 PATIENCE_MS = 20_000
 SIZES = {"tiny_transformer": ["--dim", "sequence=128"]}
 RIGHT, LEFT = ["ArrowRight"], ["ArrowLeft"]
-ACTIONS = [  # through auto, 1, 2, 4, 8 threads and back; in between a switch makes all of them new
+IO_BINDING, BATCH = "use_io_binding", "batch_size"
+ACTIONS = [  # between 1 and 8 threads; in between another setting, and its baseline, makes all of them new
     *(2 * RIGHT),
-    "use_io_binding",
-    *(4 * LEFT),
-    "enable_cpu_mem_arena",
-    *(4 * RIGHT),
-    "enable_mem_pattern",
-    *(4 * LEFT),
-    "use_io_binding",
-    *(2 * RIGHT),
+    IO_BINDING,
+    *(3 * LEFT),
+    BATCH,
+    *(3 * RIGHT),
+    IO_BINDING,
+    *(3 * LEFT),
+    BATCH,
+    *(3 * RIGHT),
+    IO_BINDING,
+    *LEFT,
 ]
 
 # Notes when the interval of the estimate is drawn anew: that of the settings before goes first.
@@ -79,10 +82,12 @@ def moves(page: Page) -> list[float]:
     page.wait_for_timeout(REST_MS)
     moved_s(page, threads, "ArrowRight")
     found = []
+    others = {
+        IO_BINDING: (page.locator(f".st-key-knob-{IO_BINDING} input").first, "Space"),
+        BATCH: (page.locator(f".st-key-slide-knob-{BATCH} input"), "ArrowRight"),
+    }
     for action in ACTIONS:
-        is_key = action.startswith("Arrow")
-        control = threads if is_key else page.locator(f".st-key-switch-{action} input").first
-        found.append(moved_s(page, control, action if is_key else "Space"))
+        found.append(moved_s(page, *others.get(action, (threads, action))))
     return found
 
 
