@@ -638,7 +638,7 @@ def is_dark() -> bool:
 
 # --- messages ---------------------------------------------------------------------------------------------
 
-_TITLES: Mapping[str, str] = {
+TITLES: Mapping[str, str] = {
     "SpecError": "These settings cannot be used",
     "ModelError": "The model cannot be used",
     "ProviderError": "An execution provider is not available",
@@ -658,7 +658,7 @@ def report(error: TunerError, title: str = "") -> None:
         title: the failed action; empty: named after the kind of error.
     """
     hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
-    heading = title or _TITLES.get(type(error).__name__, "That did not work")
+    heading = title or TITLES.get(type(error).__name__, "That did not work")
     st.error(plain(error.message) + hint, title=heading, icon=":material/error:")
 
 

@@ -65,6 +65,7 @@ class Column:
     tells: bool = False  # identifies the row
     bar: bool = False  # draw the share as a bar in the browser
     narrow: bool = False  # truncate long texts in the browser
+    more: bool = False  # hidden in the browser until its table's menu of columns shows it
     help: str = ""
 
     @property

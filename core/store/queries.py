@@ -23,7 +23,9 @@ _ORDERS: dict[Order, str] = {
     "oldest": "created_at, rowid",
     "p50": f"{BY_P50} DESC, rowid DESC",  # the expression is minus p50: trials without one come last
     "gain": f"{BY_GAIN} DESC, rowid DESC",
-    "study": "study = '', study, rowid DESC",
+    # trials of one study stand together, where its newest is
+    "study": "max(created_at) OVER (PARTITION BY iif(study = '', rowid, study)) DESC, study, created_at DESC,"
+    " rowid DESC",
 }
 _JOIN = " || ' ' || "
 _FOUND_IN = _JOIN.join(

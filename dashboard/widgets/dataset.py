@@ -207,8 +207,8 @@ def _file(prefix: str, *, labels: bool) -> None:
             "Use sample data",
             key=key(prefix, "sample"),
             icon=":material/grid_on:",
-            on_click=_take,
-            args=(prefix, SAMPLES[prefix][0]),
+            on_click=use_sample,
+            args=(prefix,),
             help=SAMPLES[prefix][1],
         )
         with st.popover("Upload", icon=":material/upload:", key=key(prefix, "upload")):
@@ -220,6 +220,13 @@ def _file(prefix: str, *, labels: bool) -> None:
                     hint="One .npz, or a .csv together with the images that it names.",
                     on_upload=lambda files: _uploaded(prefix, files),
                 )
+
+
+def use_sample(prefix: str) -> None:
+    """Choose the sample data, and for calibration data also the labelled samples that belong to them."""
+    _take(prefix, SAMPLES[prefix][0])
+    if not _value(LABELLED, "path"):
+        _take(LABELLED, SAMPLE)
 
 
 def _take(prefix: str, path: str) -> None:

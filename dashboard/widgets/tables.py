@@ -34,7 +34,7 @@ def draw(
     mode: Any = "multi-row",
     ticked: Sequence[int] = (),
 ) -> DataframeState:
-    """Draw a table without the columns that have no values.
+    """Draw a table without the columns that have no values; a menu above it shows and hides columns.
 
     Args:
         table: whose browser columns are drawn.
@@ -60,7 +60,7 @@ def draw(
         selection_mode=mode,
         selection_default={"selection": {"rows": list(ticked)}} if ticked else None,
         height="content" if most is None or len(shown) <= most else ROW_PX + (tall or ROW_PX) * most + 3,
-        row_height=tall,
+        row_height=tall or ROW_PX,
         column_config={
             title(one): _config(one, table, widest) for one in table.columns if one.is_on("browser")
         },
@@ -125,6 +125,10 @@ def _cell(column: Column, value: Value, zone: str) -> Any:
 
 
 def _config(column: Column, table: Table, widest: int) -> Any:
+    return {**_format(column, table, widest), "hidden": column.more}
+
+
+def _format(column: Column, table: Table, widest: int) -> Any:
     if column.kind == "moment":
         return st.column_config.DatetimeColumn(
             format="YYYY-MM-DD HH:mm", width=MOMENT_PX, pinned=column.tells or None, help=column.help or None

@@ -166,8 +166,25 @@ ABOVE_THE_PICTURE = _with_selectors("""
 }
 """)
 
-READ_OUT = """
-() => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
+# Names that are read out, and visible texts of the page itself; code is what it says.
+READ = """
+() => {
+  const names = [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
+  const main = document.querySelector('[data-testid="stMain"]')
+  const texts = document.createTreeWalker(main, NodeFilter.SHOW_TEXT), said = []
+  while (texts.nextNode()) {
+    const one = texts.currentNode.parentElement
+    if (!one.closest('style, script, code, pre, textarea') && one.checkVisibility()) {
+      said.push(texts.currentNode.textContent)
+    }
+  }
+  return { names, said }
+}
+"""
+
+MOVING = """
+() => document.getAnimations().filter(one => one.playState === 'running')
+  .map(one => `${one.animationName ?? one.transitionProperty}: ${one.effect.target?.outerHTML.slice(0, 120)}`)
 """
 
 
@@ -215,10 +232,19 @@ def grave(page: Page) -> list[str]:
 
 
 def marked_up(page: Page) -> list[str]:
-    """Names that are read out with markup in them."""
-    names: list[str] = page.evaluate(READ_OUT)
-    assert names
-    return [name for name in names if re.search(r"[`\\]|:material/|:[a-z-]+\[|\*\*", name)]
+    """Names that are read out, and texts that are shown, with markup in them."""
+    found: dict[str, list[str]] = page.evaluate(READ)
+    assert all(found.values())
+    texts = [*found["names"], *found["said"]]
+    return [text for text in texts if re.search(r"[`\\]|:material/|:[a-z-]+\[|\*\*", text)]
+
+
+def moving(page: Page) -> list[str]:
+    """What goes on moving by itself, for who has not asked for less motion."""
+    page.emulate_media(reduced_motion="no-preference")
+    found = in_the_end(page, MOVING)
+    page.emulate_media(reduced_motion="reduce")
+    return found
 
 
 def plots(page: Page, least: int) -> None:

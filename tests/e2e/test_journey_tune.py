@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from benchmarks.flows import FLOWS, Hand, why
 from core.spec import spec_from_yaml
 from tests import tiny_models
 from tests.e2e.conftest import (
@@ -55,6 +58,22 @@ def is_live(page: Page) -> None:
     expect(button(page, "cancel")).to_be_visible()
 
 
+STREAM = re.compile(r"/ortune/live/[^&]*$")  # a question has one more part
+
+
+def break_streams_off(page: Page, asked_for: Counter[str]) -> None:
+    """Break each stream off once, before its first event; counts how often each is asked for."""
+
+    def answer(asked: Route) -> None:
+        asked_for[asked.request.url] += 1
+        if asked_for[asked.request.url] > 1:
+            asked.continue_()
+        else:
+            asked.fulfill(content_type="text/event-stream", body="retry: 100\n\n")
+
+    page.route(STREAM, answer)
+
+
 def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
@@ -79,11 +98,15 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     page.keyboard.press("Control+Enter")
     page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
     [trial] = named(page.url)["trial"]
-    other = open_browser(f"/?trial={trial}", scheme="dark")  # somebody else follows it to its end
+    streams: Counter[str] = Counter()
+    follow = partial(break_streams_off, asked_for=streams)
+    other = open_browser(f"/?trial={trial}", scheme="dark", before=follow)  # somebody else, to its end
     for one in (page, other):
         result_shown(one)
         expect(one.locator(".st-key-verdict h2")).to_be_visible()
     assert page.locator(".st-key-verdict h2").inner_text() == other.locator(".st-key-verdict h2").inner_text()
+    assert streams
+    assert min(streams.values()) > 1  # what broke off came back by itself
     stored = site.store.trial(trial)
     assert stored.state == "COMPLETE"
     assert stored.spec["session"] == {"intra_op_num_threads": 1}
@@ -114,7 +137,7 @@ def workers(home: Path) -> list[psutil.Process]:
 
 def hold_events_back(page: Page) -> None:
     """As a proxy does that buffers: a stream never begins, a question is answered."""
-    page.route(re.compile(r"/ortune/live/[^&]*$"), lambda asked: asked.abort())
+    page.route(STREAM, lambda asked: asked.abort())
 
 
 def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_again_and_cancelled(
@@ -190,8 +213,9 @@ def test_a_result_survives_reload_link_and_back_and_leads_to_explain(open_browse
     expect(p50(page)).to_have_text(value)
 
     show(page, results.explained)
-    page.locator('.st-key-pane-result a[href*="explain"]').first.click()
-    at_page(page, "Explain")
+    hand = Hand(page, site.home)
+    why(hand)
+    assert hand.clicks <= FLOWS["d"][3]
     expect(headings(page)).to_be_visible()
     page.wait_for_url(lambda url: {"a", "b"} <= named(url).keys(), wait_until="commit")
     page.reload()  # the explanation is kept: nothing is measured again

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.cli import run
+from core.evidence.profile_sentence import NAMED_SHARE
 from core.run import job_types
-from core.run.explanation import explanations
+from core.run.axes import axes_of_study
+from core.run.best_point import rank_points
+from core.run.explanation import explained, explanations, pair
 from core.run.scheduler import Scheduler
+from core.run.sweep import of_trial
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE, recording
@@ -68,6 +72,22 @@ def test_it_opens_on_a_sure_gain_for_the_same_work(store: Store) -> None:
     [one] = [c for c in trial.facts["contrasts"] if c["candidate"] == trial.id][:1]
     assert (one["verdict"], one["per_row"], one["outputs_differ"]) == ("FASTER", False, False)
     assert one["ratio_low"] > 1.1
+
+
+def test_its_sweep_has_a_best_point_and_its_explanation_names_the_operators(store: Store) -> None:
+    curve = next(one for one in store.comparisons() if one.study.startswith("curve"))
+    axes = axes_of_study(curve.study)
+    points = [of_trial(one, axes, {}, curve) for one in store.trials_of(curve.id)]
+    ranking = rank_points([one for one in points if one is not None], line_s=None, margin=0.02)
+    assert ranking.best is not None
+    assert ranking.best.values["batch_size"] > 1
+    [found] = explanations(store, [demo.opening(store) or ""])
+    difference = explained(store, pair(store, *found))
+    assert difference is not None
+    operators = {node.op_type for one in difference.groups for node in (*one.baseline, *one.candidate)}
+    named = {row.label for row in difference.rows if row.clear and (difference.share(row) or 0) > NAMED_SHARE}
+    assert named
+    assert named <= operators
 
 
 @pytest.mark.parametrize(

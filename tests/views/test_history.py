@@ -20,6 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, CONTROL_FAILED
+from core.show.sheets import comparisons
 from core.show.table import Column, tabulate
 from core.store import Change, ModelRecord
 from core.store.library import remove_model
@@ -274,14 +275,41 @@ def test_deleting_the_pinned_baseline_says_so(open_page: Open, mlp: ModelRecord)
     assert not at.warning
 
 
-def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: ModelRecord) -> None:
+def test_time_model_and_settings_come_first_in_low_rows_and_stay_in_sight(
+    open_page: Open, mlp: ModelRecord
+) -> None:
     put(mlp, intra_op_num_threads=1)
     at = open_page("history")
-    columns = list(table(at).columns)
-    assert columns.index("Changed") < columns.index("State")
-    shown = json.loads(next(one for one in at.dataframe if "Trial" in one.value).proto.columns)
-    assert shown["Changed"]["pinned"] is True
+    assert list(table(at).columns)[:3] == ["When", "Model", "Changed"]
+    drawn = next(one for one in at.dataframe if "Trial" in one.value).proto
+    assert drawn.row_height == 35
+    shown = json.loads(drawn.columns)
+    assert [shown[name]["pinned"] for name in ("When", "Model", "Changed")] == [True] * 3
     assert shown["Changed"]["width"] >= 7 * len(table(at)["Changed"][0])
+
+
+def test_what_is_not_read_first_is_hidden_until_the_menu_of_columns_shows_it(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    put(mlp, batch_size=4)
+    drawn = next(one for one in open_page("history").dataframe if "Trial" in one.value)
+    hidden = {name for name, one in json.loads(drawn.proto.columns).items() if one["hidden"]}
+    assert hidden >= {"p95 (ms)", "Batch"}
+    assert not hidden & {"When", "Model", "Changed", "Verdict", "p50 (ms)"}
+    assert {"p95 (ms)", "Batch"} <= set(drawn.value)
+
+
+def test_trials_of_a_study_stand_together_where_its_newest_is(open_page: Open, mlp: ModelRecord) -> None:
+    for created_at, study in ((1.0, "search a"), (2.0, ""), (3.0, "search a"), (4.0, "sweep b"), (5.0, "")):
+        trial = put(mlp, created_at)
+        state.store().update_trial(trial.id, study=study)
+    at = open_page("history")
+    assert table(at)["Study"].tolist() == ["", "sweep b", "search a", "search a", ""]
+    indented = [one.startswith(comparisons.BELOW) for one in table(at)["Changed"]]
+    assert indented == [False, False, False, True, False]
+    at.selectbox(key="history.order").set_value("newest").run()
+    assert table(at)["Study"].tolist() == ["", "sweep b", "search a", "", "search a"]
+    assert not any(one.startswith(comparisons.BELOW) for one in table(at)["Changed"])
 
 
 @pytest.mark.parametrize(("characters", "wraps"), [(36, False), (90, True)])

@@ -1,4 +1,4 @@
-"""Requests that a session remembers."""
+"""Requests that a session remembers; links to results that are not there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from streamlit.testing.v1 import AppTest
 from core.run import job_types
 from core.run.job import Status
 from core.spec import spec_from_dict
+from core.store import ModelRecord
 from dashboard import state
+from tests.views import sample_results
 from tests.views.conftest import TIMEOUT_S
+from tests.views.page import Open
 
 PRESSES = """
 import streamlit as st
@@ -52,3 +55,22 @@ def test_jobs_that_do_not_say_all_that_is_asked_are_all_started(monkeypatch: pyt
     at.session_state["jobs"] = [job_types.peaks(1), job_types.peaks(2)]
     at.run()
     assert len(set(at.session_state["ids"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        *((page, state.TRIAL_PARAM) for page in ("tune", "history", "profile", "graph", "scorecard")),
+        ("compare", "comparison"),
+        ("search", "study"),
+        ("explain", "b"),
+        ("accuracy", "accuracy"),
+    ],
+)
+def test_a_link_to_a_result_that_is_not_here_says_so(
+    open_page: Open, mlp: ModelRecord, page: str, name: str
+) -> None:
+    sample_results.put_run(state.store(), mlp, fingerprint="f")
+    [said] = open_page(page, model=mlp, **{name: "ffffffffffff"}).error
+    assert said.proto.title == state.TITLES["MissingError"]
+    assert "ffffffffffff" in said.value

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.run import job_types, variants
 from core.run import node_errors as node_error_run
-from core.run import variants
 from core.run.job import Status
 from core.show.sheets import variants as sheets
+from core.spec.datasets import DatasetSpec
 from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
@@ -27,6 +28,7 @@ from dashboard import fields, state
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
+from dashboard.widgets import dataset
 from dashboard.widgets import steps as step_controls
 from tests import builders, tiny_models
 from tests.builders import node, passes, side
@@ -35,6 +37,8 @@ from tests.unit.test_node_savings import error, reply
 from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, click, followed, icons, lines, texts
 from tests.views.page import status as running
+from tests.views.test_accuracy import LABELS, binary
+from tests.views.test_accuracy import put as put_evaluation
 
 GOOD: dict[str, Any] = {
     "max_abs": 0.01,
@@ -395,6 +399,31 @@ def test_the_family_is_compared_on_compare(
     assert [one.label.split()[0] for one in configurations] == ["mlp", "small"]
     assert how["study"].startswith("family")
     assert "Compare" in [one.value for one in at.title]
+
+
+def test_one_press_measures_speed_and_accuracy_of_the_family(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = put_variant(mlp, Step("int8_dynamic"), name="small")
+    monkeypatch.setattr(job_types, "task", lambda task, **how: submitted.append(how) or "accuracy job")
+    at = open_page("variants", model=mlp)
+    assert at.button(key="variants.measure").disabled  # no labelled data are chosen
+    click(add(at, "int8_static"), "variants.calibration.sample")
+    assert at.session_state[dataset.key(dataset.CALIBRATION, "path")].endswith("digits_calibration.npz")
+    click(at, "variants.measure")
+    speed, accuracy = submitted
+    assert [one.spec.model.sha256 for one in speed["contestants"]] == [mlp.sha256, small.sha256]
+    assert [one.model.sha256 for one in accuracy["specs"]] == [mlp.sha256, small.sha256]
+    assert {one.dataset.path for one in accuracy["specs"]} == {dataset.SAMPLE}
+
+
+def test_the_accuracy_on_the_labelled_data_is_in_the_tree(open_page: Open, mlp: ModelRecord) -> None:
+    put_variant(mlp, Step("int8_dynamic"), name="small")
+    put_evaluation(mlp, DatasetSpec(path=dataset.SAMPLE), binary([0.1] * 60 + [0.9] * 39 + [0.1]), LABELS)
+    at = open_page("variants", model=mlp)
+    assert not lines(at, "99.00")
+    at.session_state[dataset.key(dataset.LABELLED, "path")] = dataset.SAMPLE
+    assert len(lines(at.run(), "99.00")) == 1
 
 
 # --- one variant ------------------------------------------------------------------------------------------

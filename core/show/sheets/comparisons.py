@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
     by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(comparison)
     roles = {one.trial: one.role for one in comparison.contestants}
     per = "sample" if per_row else ""
+    fallback = any(trial.facts.get("fallback") for trial in by_id.values())
 
     def result(one: str) -> Mapping[str, Any]:
         return by_id[one].facts if one in by_id else {}
@@ -128,11 +130,11 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: outputs_text(comparison, one, by_id.get(one)),
         ),
         (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
-        (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
+        (Column("batch", "count", key="batch_size", more=True), lambda one: result(one).get("batch_size")),
         *_latency_in_files(result),
         (Column("samples/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
         (
-            Column("CPU", "ms", key="" if per_row else "cpu_ms", per=per),
+            Column("CPU", "ms", key="" if per_row else "cpu_ms", per=per, more=True),
             time(lambda of: of.get("cpu_s_per_inference")),
         ),
         *([(_CPU_OF_A_RUN, lambda one: result(one).get("cpu_s_per_inference"))] if per_row else []),
@@ -140,16 +142,16 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             Column("peak memory", "bytes", key="peak_rss_bytes", help=_MEMORY_HELP),
             lambda one: result(one).get("peak_rss_bytes"),
         ),
-        (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
+        (Column("ran on", on="browser", more=not fallback), lambda one: ran_on(result(one))),
         (
             Column("grade", on="browser", help=_GRADE_HELP),
             lambda one: _quality_words(comparison.result, [found[one]]) if one in found else "",
         ),
         (
-            Column("settings", on="browser", help="Settings that differ from the baseline."),
+            Column("settings", on="browser", more=True, help="Settings that differ from the baseline."),
             lambda one: _settings(by_id.get(one), by_id.get(against)),
         ),
-        (Column("trial", "id", key="trial"), lambda one: one),
+        (Column("trial", "id", key="trial", more=True), lambda one: one),
         (
             Column("state", key="state", on="none"),
             lambda one: by_id[one].state if one in by_id else "deleted",
@@ -338,22 +340,22 @@ def points(
         (Column("place", key="place", on="none"), place),
         (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
         (Column("95 % interval", right=True, on="terminal"), _interval),
-        (Column("p50 low", "ms", key="p50_ms_low", on="browser"), latency("p50_s_low")),
-        (Column("p50 high", "ms", key="p50_ms_high", on="browser"), latency("p50_s_high")),
+        (Column("p50 low", "ms", key="p50_ms_low", on="browser", more=True), latency("p50_s_low")),
+        (Column("p50 high", "ms", key="p50_ms_high", on="browser", more=True), latency("p50_s_high")),
         (Column("p95", "ms", key="p95_ms"), _p95),
         (Column("p95 low", "ms", key="p95_ms_low", on="none"), latency("p95_s_low")),
         (Column("p95 high", "ms", key="p95_ms_high", on="none"), latency("p95_s_high")),
-        (Column("p99", "ms", key="p99_ms", on="browser"), latency("p99_s")),
-        (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
-        (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
+        (Column("p99", "ms", key="p99_ms", on="browser", more=True), latency("p99_s")),
+        (Column("mean", "ms", key="mean_ms", on="browser", more=True), latency("mean_s")),
+        (Column("std", "ms", key="std_ms", on="browser", more=True), latency("std_s")),
         (Column("samples/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
         (Column("samples/s, 95 %", right=True, on="terminal"), _rate_interval),
         (
-            Column("samples/s low", "number", key="rows_per_s_low", on="browser"),
+            Column("samples/s low", "number", key="rows_per_s_low", on="browser", more=True),
             lambda one: one.throughput_interval()[0],
         ),
         (
-            Column("samples/s high", "number", key="rows_per_s_high", on="browser"),
+            Column("samples/s high", "number", key="rows_per_s_high", on="browser", more=True),
             lambda one: one.throughput_interval()[1],
         ),
         (
@@ -366,8 +368,8 @@ def points(
             Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
             lambda one: one.peak_rss_bytes,
         ),
-        (Column("runs", "count", on="browser"), lambda one: one.runs or None),
-        (Column("ran on", on="browser"), _ran_on),
+        (Column("runs", "count", on="browser", more=True), lambda one: one.runs or None),
+        (Column("ran on", on="browser", more=not any(one.fallback for one in found)), _ran_on),
         (
             Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
             lambda one: (busy or {}).get(one.comparison, ""),
@@ -378,7 +380,7 @@ def points(
         ),
         (Column("state", on="browser"), lambda one: "reused" if one.reused else one.state.lower()),
         (Column("same as", key="same_as", on="browser", help=SAME_HELP), _same_as),
-        (Column("trial", "id", key="trial"), lambda one: one.trial),
+        (Column("trial", "id", key="trial", more=True), lambda one: one.trial),
         (Column("state", key="state", on="none"), lambda one: one.state),
         (Column("measured before", key="measured_before", on="none"), lambda one: one.reused),
         (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
@@ -452,14 +454,22 @@ def _remarks_on_a_point(one: Measured, standing: SweepRanking | None) -> str:
 _SHORT_ID_LENGTH = 8  # characters of an ID in a row; commands accept 6 or more
 
 
-def history(trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None) -> Table:
+def history(
+    trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None, *, grouped: bool = False
+) -> Table:
     """Return one row per trial: changed settings, verdict, grade, and error.
 
     Args:
         trials: one per row, which is one line on a terminal.
         marks: ID of a trial -> its tags.
+        grouped: whether the browser indents a trial below another one of the same study or comparison.
     """
     own = marks or {}
+    below = {one.id for above, one in pairwise(trials) if grouped and _group(above) == _group(one)}
+
+    def changed(one: Trial) -> str:
+        return f"{BELOW if one.id in below else ''}{_settings_text(one)}"
+
     return tabulate(
         trials,
         (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_SHORT_ID_LENGTH])),
@@ -467,13 +477,13 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None) ->
         (Column("model", key="model", on="terminal"), lambda one: one.model_name),
         (Column("when", "moment", on="browser", tells=True), lambda one: one.created_at),
         (Column("model", on="browser", tells=True), lambda one: one.model_name),
-        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), _settings_text),
+        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), changed),
         (Column("★", on="browser", help=_STAR_HELP), lambda one: _tag_symbols(tags_of(own, one.id))),
         (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
         (Column("p50", "ms", on="browser"), lambda one: one.p50_s),
         (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
         (Column("study", on="browser"), lambda one: one.study),
-        (Column("kind", key="kind"), lambda one: one.kind),
+        (Column("kind", key="kind", more=True), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), state_words),
         (Column("grade", on="terminal"), lambda one: trial_grade(one.result)),
@@ -484,17 +494,23 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None) ->
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: cells.outputs_words(one.facts),
         ),
-        (Column("batch", "count", key="batch_size"), lambda one: one.facts.get("batch_size")),
+        (Column("batch", "count", key="batch_size", more=True), lambda one: one.facts.get("batch_size")),
         (Column("p50", "ms", on="terminal"), lambda one: one.p50_s),
-        (Column("p95", "ms", on="browser"), lambda one: _latency(one.facts, "p95_s")),
+        (Column("p95", "ms", on="browser", more=True), lambda one: _latency(one.facts, "p95_s")),
         *_latency_in_files(_facts),
-        (Column("samples/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
+        (
+            Column("samples/s", "number", key="rows_per_s", more=True),
+            lambda one: one.facts.get("throughput_per_s"),
+        ),
         (Column("CPU", "ms", key="cpu_ms", on="none"), lambda one: one.facts.get("cpu_s_per_inference")),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", on="none"),
             lambda one: one.facts.get("peak_rss_bytes"),
         ),
-        (Column("ran on"), lambda one: ran_on(one.facts)),
+        (
+            Column("ran on", more=not any(one.facts.get("fallback") for one in trials)),
+            lambda one: ran_on(one.facts),
+        ),
         (
             Column("ran on", key="ran_on", on="none"),
             lambda one: " ".join(one.facts.get("effective_providers") or []),
@@ -509,6 +525,14 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None) ->
         solid=("when", "trial", "state"),
         cut=True,
     )
+
+
+BELOW = "↳ "  # before a trial of the same study as the one above it
+
+
+def _group(trial: Trial) -> str:
+    """Return what a trial was measured for: a search, a sweep or a comparison; unique if for itself."""
+    return trial.study or trial.comparison or trial.id
 
 
 _CHANGED_HELP = "Settings that differ from the defaults. Double-click to see the full text."

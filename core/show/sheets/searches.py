@@ -358,9 +358,12 @@ def evaluation_table(record: StudyRecord, *, most: int | None = None) -> Table:
             lambda row: _number(row[1], "high"),
         ),
         (Column("p50", "ms", key="p50_ms"), lambda row: row[0].value("latency_p50")),
-        (Column("peak memory", "bytes", key="peak_rss_bytes"), lambda row: row[0].value("peak_rss")),
         (
-            Column("launches", "count", key="launches"),
+            Column("peak memory", "bytes", key="peak_rss_bytes", more=True),
+            lambda row: row[0].value("peak_rss"),
+        ),
+        (
+            Column("launches", "count", key="launches", more=True),
             lambda row: _number(row[1], "launches"),
         ),
         (Column("looks", "count", key="looks", on="none"), lambda row: len(row[0].looks)),

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import Any
 
 import streamlit as st
 
+from core import wire
 from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
+from core.process.job_worker import Run
 from core.run import accuracy as accuracy_run
-from core.run import variants
+from core.run import job_types, variants
 from core.run.accuracy import Accuracy
-from core.spec import TrialSpec, spec_from_dict
+from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
-from core.store import ModelRecord
-from core.wire.errors import TunerError
-from dashboard import state
+from core.store import ModelRecord, Store
+from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
+from dashboard import format, state
 from dashboard.folders import allowed_path
 
+KIND = "accuracy"  # of the job
 LIMIT = 200  # newest evaluations of one model that are searched
 
 
@@ -59,6 +63,13 @@ class ModelEvaluation:
 def record_name(record: ModelRecord) -> str:
     """Return the model's name and precision, as in a list."""
     return f"{record.name} ({variants.precision_of_model(record)})"
+
+
+def on_default(record: ModelRecord, data: DatasetSpec) -> Request:
+    """Return the request of a model on ONNX Runtime's default settings, as the Accuracy page begins with."""
+    ref = ModelRef(path=state.portable(record.path), sha256=record.sha256)
+    spec = TrialSpec(model=ref, workload=WorkloadSpec(batch_size=None), dataset=data)
+    return Request(record=record, spec=spec)
 
 
 def find(asked: Sequence[Request]) -> list[ModelEvaluation]:
@@ -154,6 +165,50 @@ def _is_as_it_was(one: Accuracy) -> bool:
         return accuracy_run.key_of(spec_from_dict(one.spec), one.model_sha256) == one.key
     except TunerError:
         return False
+
+
+# --- evaluating ---------------------------------------------------------------------------------------------
+
+
+def submit(specs: Sequence[TrialSpec]) -> str:
+    """Queue the evaluation of models with their data, and return the id of the job.
+
+    Raises:
+        TunerError: it may not be started.
+    """
+    task = partial(evaluate, state.store(), specs, state.environment())
+    what = f"accuracy of {format.short(', '.join(map(_file, specs)))}"
+    return state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
+
+
+def _file(spec: TrialSpec) -> str:
+    return PurePath(spec.model.path).name
+
+
+def evaluate(
+    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
+) -> Mapping[str, Any]:
+    """Evaluate models one after another; an error of one does not stop the others.
+
+    Returns:
+        {"measured": ids, "errors": errors of the failed models}, as plain JSON data.
+
+    Raises:
+        Cancelled: finished evaluations are kept.
+    """
+    measured: list[str] = []
+    errors: list[ErrorRecord] = []
+    for spec in specs:
+        try:
+            measured.append(
+                accuracy_run.measure_accuracy(store, spec, run=run, environment=lambda: machine).id
+            )
+        except Cancelled:
+            raise
+        except TunerError as error:
+            record = record_from_error(error)
+            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
+    return {"measured": measured, "errors": errors}
 
 
 # --- metrics, computed once ---------------------------------------------------------------------------------

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 import streamlit as st
 
-from core import wire
-from core.process.job_worker import Run
-from core.run import job_types, variants
-from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
+from core.run import variants
+from core.run.accuracy import BATCH_ROWS, Accuracy, score_outputs
 from core.run.job import Status
 from core.show.words import counted
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
-from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
+from core.store import ModelRecord
+from core.wire.errors import TunerError
 from dashboard import fields, format, state, url_state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.evaluations import (
+    KIND,
     ModelEvaluation,
     Request,
     access_errors,
     find,
     offered,
     record_name,
+    submit,
 )
 from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame, past_results
 
@@ -44,7 +42,6 @@ PICKED = "accuracy.earlier"
 FORM = "accuracy.form"  # whether the form is open
 JOB = "accuracy.job"  # id of the job that this session started last
 
-KIND = "accuracy"
 DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"  # as stored in forms
 SETTINGS_NAMES = {DEFAULTS: "ORT default", TUNE: "Current settings"}
 MOST_CHOSEN = 4  # models selected at first in a large family
@@ -275,44 +272,13 @@ def _button(requests: Sequence[Request], found: Sequence[ModelEvaluation], job: 
 
 
 def _start(specs: Sequence[TrialSpec]) -> None:
-    names = ", ".join(_file(spec) for spec in specs)
     try:
-        task = partial(evaluate, state.store(), specs, state.environment())
-        what = f"accuracy of {format.short(names)}"
-        job = state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
+        job = submit(specs)
     except TunerError as error:
         state.keep_error(error, KIND)
         return
     state.follow(job, "accuracy")
     st.session_state[JOB] = job
-
-
-def _file(spec: TrialSpec) -> str:
-    return PurePath(spec.model.path).name
-
-
-def evaluate(
-    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
-) -> Mapping[str, Any]:
-    """Evaluate models one after another; an error of one does not stop the others.
-
-    Returns:
-        {"measured": ids, "errors": errors of the failed models}, as plain JSON data.
-
-    Raises:
-        Cancelled: finished evaluations are kept.
-    """
-    measured: list[str] = []
-    errors: list[ErrorRecord] = []
-    for spec in specs:
-        try:
-            measured.append(measure_accuracy(store, spec, run=run, environment=lambda: machine).id)
-        except Cancelled:
-            raise
-        except TunerError as error:
-            record = record_from_error(error)
-            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
-    return {"measured": measured, "errors": errors}
 
 
 def _job() -> Status | None:

@@ -16,11 +16,11 @@ ALL = "all"
 KIND = "history.kind"
 REFERENCE = "reference"
 ORDERS: Mapping[Order, str] = {
+    "study": "newest first, by study",
     "newest": "newest first",
     "oldest": "oldest first",
     "p50": "p50, fastest first",
     "gain": "speed-up over the baseline",
-    "study": "by study",
 }
 
 

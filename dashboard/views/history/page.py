@@ -103,7 +103,11 @@ def _damaged(query: Query) -> tuple[list[Trial], int]:
 def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, or else the linked trial."""
     chosen = tables.draw(
-        comparisons.history(trials, state.store().marks([one.id for one in trials])),
+        comparisons.history(
+            trials,
+            state.store().marks([one.id for one in trials]),
+            grouped=st.session_state.get("history.order") == "study",
+        ),
         key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a new key drops the selection
         most=ROWS,
         on_select="rerun",
@@ -120,9 +124,7 @@ def _under_table(total: int, *, brushed: bool) -> None:
     """Draw the number of trials, the button that clears a plot selection, and the pagination."""
     pages = math.ceil(total / PAGE_ROWS)
     what = (
-        "brushed in the plot"
-        if brushed
-        else filters.ORDERS[st.session_state.get("history.order") or "newest"]
+        "brushed in the plot" if brushed else filters.ORDERS[st.session_state.get("history.order") or "study"]
     )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(f"{total:,} trial{'s' * (total != 1)}, {what}.", width="stretch")
@@ -161,7 +163,8 @@ def _linked() -> list[Trial]:
     linked = url_state.named(state.TRIAL_PARAM)
     try:
         return [state.store().trial(linked)] if linked else []
-    except TunerError:  # deleted meanwhile
+    except TunerError as error:
+        state.report(error)
         return []
 
 

@@ -1,4 +1,4 @@
-"""Comparison of a family: the original and its variants with ORT's default settings."""
+"""Measurements of a family: the original and its variants, on ORT's default settings."""
 
 from __future__ import annotations
 
@@ -11,31 +11,49 @@ import streamlit as st
 from core.evidence.verdict import is_rejected
 from core.run import variants
 from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
+from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import configurations, state
 from dashboard.charts import compare_charts
+from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import create as variant_maker
-from dashboard.widgets import controls, plots
-from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
+from dashboard.widgets import controls, job_box, plots
+from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
 CHOSEN, PRECISION = "variants.racers", "variants.precision"
 OFFERED = "variants.racers.offered"  # the variants offered last time
+MEASURING = "variants.measuring"  # what is measured -> its job, of those that this session started here
 FOREST_PX = 330  # with the table above it, a third of a screen
 MOST = configurations.MOST - 1  # besides the original
 
 
-def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
-    """Draw the choice of variants and the button that compares them and opens Compare.
+def draw(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec | None) -> None:
+    """Draw the button that measures the variants here, and the choices of a comparison that opens Compare.
 
     Args:
         root: the original.
         made: its variants.
+        data: labelled data of this session; None: none are chosen.
     """
     names = {one.content_sha256: one.name for one in made}
     if st.session_state.get(OFFERED) != sorted(names) or CHOSEN not in st.session_state:
         st.session_state[OFFERED] = sorted(names)
         st.session_state[CHOSEN] = list(names)[-MOST:]  # the newest, if too many
+    st.button(
+        "Measure",
+        key="variants.measure",
+        icon=":material/speed:",
+        on_click=_measure,
+        args=(root, made, data),
+        **state.unless_closed(
+            "Speed of the variants against the original, and accuracy on the labelled data."
+            if data is not None
+            else "Choose labelled data on the Accuracy page first.",
+            off=data is None,
+            busy="Wait for the measurement, or cancel it." if st.session_state.get(MEASURING) else "",
+        ),
+    )
     with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
             f"Against {root.name}",
@@ -55,7 +73,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             icon=":material/play_arrow:",
             **state.unless_closed(),
         ):
-            _start(root, [one for one in made if one.content_sha256 in st.session_state[CHOSEN]], precision)
+            _start(root, made, precision)
 
 
 def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -85,23 +103,67 @@ def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str
     )
 
 
-def _start(root: ModelRecord, chosen: Sequence[ModelRecord], precision: str) -> None:
+def running() -> None:
+    """Draw the measurements that this session has started here; report why one has failed."""
+    jobs = st.session_state.get(MEASURING, {})
+    for name, job in list(jobs.items()):
+        status = state.status(job)
+        if state.is_active(status):
+            job_box.draw(status, "variants", what=f"the {name}", help="Finished parts are kept.", of=name)
+            continue
+        del jobs[name]
+        if status is not None:
+            for error in filter(None, [status.error, *(status.result or {}).get("errors", [])]):
+                state.report_record(error)
+
+
+def _measure(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec) -> None:
+    """Queue a comparison of the chosen variants, and their evaluation; call in a callback."""
     try:
-        if not chosen:
-            raise SpecError("No variant is chosen.", hint="Choose at least one.")
-        base = TrialSpec(
-            model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
-            session=SessionSpec(custom_op_libraries=controls.named_operators()),
-            workload=variant_maker.workload(root),
-            protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
-        )
-        job = state.comparison_job(
-            variants.family_configurations([root, *chosen], base),
+        models = [root, *_chosen(made)]
+        jobs = {"speed": _compare(models, st.session_state.get(PRECISION) or QUICK)}
+        st.session_state[MEASURING] = jobs
+        jobs["accuracy"] = evaluations.submit([evaluations.on_default(one, data).spec for one in models])
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    state.follow(jobs["accuracy"], "variants")
+
+
+def _chosen(made: Sequence[ModelRecord]) -> list[ModelRecord]:
+    """Return the chosen variants.
+
+    Raises:
+        SpecError: there are none.
+    """
+    chosen = [one for one in made if one.content_sha256 in st.session_state[CHOSEN]]
+    if not chosen:
+        raise SpecError("No variant is chosen.", hint="Choose at least one.")
+    return chosen
+
+
+def _compare(models: Sequence[ModelRecord], precision: str) -> str:
+    """Queue a comparison of the original, which is first, and variants; return its id."""
+    root = models[0]
+    base = TrialSpec(
+        model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
+        session=SessionSpec(custom_op_libraries=controls.named_operators()),
+        workload=variant_maker.workload(root),
+        protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
+    )
+    return state.submit(
+        state.comparison_job(
+            variants.family_configurations(models, base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,
             wait_quiet_s=wait_quiet_s(),
         )
-        comparison = state.submit(job)
+    )
+
+
+def _start(root: ModelRecord, made: Sequence[ModelRecord], precision: str) -> None:
+    try:
+        comparison = _compare([root, *_chosen(made)], precision)
     except TunerError as error:
         state.report(error)
         return

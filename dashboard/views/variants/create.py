@@ -133,6 +133,18 @@ def _calibration_form() -> None:
                 "data** before deploying.",
                 icon=":material/casino:",
             )
+            st.button(
+                "Use sample data",
+                key="variants.calibration.sample",
+                icon=":material/grid_on:",
+                on_click=_use_sample,
+                help=dataset.SAMPLES[dataset.CALIBRATION][1],
+            )
+
+
+def _use_sample() -> None:
+    st.session_state[CALIBRATION] = DATA
+    dataset.use_sample(dataset.CALIBRATION)
 
 
 def chosen_calibration() -> DatasetSpec | None:

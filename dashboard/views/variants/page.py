@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
 from core.run import variants
 from core.run.job import Status
+from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
+from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import comparison as variant_comparison
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import detail as variant_detail
@@ -18,7 +21,7 @@ from dashboard.views.variants import errors as variant_errors
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import collapsible, controls, page_frame
+from dashboard.widgets import collapsible, controls, dataset, page_frame
 
 VIEW = "variants.view"
 NEW = "variants.new"  # whether the form is open
@@ -41,6 +44,8 @@ def page() -> None:
     records = variants.family(state.store(), source)
     made = [one for one in records if variants.variant_of(one) is not None]
     answer, running = st.container(key="variants.answer"), st.container(key="variants.running")
+    with running:
+        variant_comparison.running()
     with collapsible.box("New variant", key=NEW, icon="science", first_open=not made):
         left, right = st.columns([1, 2], gap="medium")
         with left:
@@ -107,11 +112,11 @@ def _family(
     bar: page_frame.Bar,
     ended: Status | None,
 ) -> None:
-    root = variants.original(state.store(), source)
+    root, data = variants.original(state.store(), source), _labelled()
     shown = variant_tree.shown(made)
     if root is not None:
         with bar.more:
-            variant_comparison.draw(root, made)
+            variant_comparison.draw(root, made, data)
     try:
         verdicts = variants.verdicts(state.store(), root.content_sha256) if root is not None else {}
     except TunerError as error:
@@ -119,7 +124,7 @@ def _family(
         verdicts = {}
     if shown is not None:
         st.markdown(f"#### {format.plain(variant_text.headline(shown, verdicts.get(shown.content_sha256)))}")
-    variant_tree.draw(variants.tree(records), verdicts)
+    variant_tree.draw(variants.tree(records), verdicts, _accuracies(records, data))
     if root is not None:
         variant_comparison.forest(root, made, verdicts)
     if root is None:
@@ -129,6 +134,20 @@ def _family(
         )
     if shown is not None:
         _detail(shown, root, ended)
+
+
+def _labelled() -> DatasetSpec | None:
+    """Return the labelled data of this session, as chosen on the Accuracy page; None: there are none."""
+    try:
+        return dataset.asked(dataset.LABELLED)
+    except TunerError:  # the Accuracy page reports it
+        return None
+
+
+def _accuracies(records: Sequence[ModelRecord], data: DatasetSpec | None) -> dict[str, Mapping[str, Any]]:
+    """Return the accuracy on `data` of each evaluated model, by content hash."""
+    asked = [evaluations.on_default(one, data) for one in records] if data is not None else []
+    return {one.accuracy.model_sha256: one.summary["accuracy"] for one in evaluations.find(asked)}
 
 
 def _detail(shown: ModelRecord, root: ModelRecord | None, ended: Status | None) -> None:

@@ -30,7 +30,7 @@ TITLES = {
     "Size": "With external data; the change is relative to the model before.",
     "Output error": (
         "Largest output difference divided by the largest magnitude of that output, on "
-        "random inputs; and how often the top class agrees."
+        "random inputs; how often the top class agrees; and the accuracy on the labelled data."
     ),
     "Speed": "Versus the original, with the 95 % interval, on ONNX Runtime's default settings.",
 }
@@ -48,17 +48,28 @@ class Line:
     size: str
     error: str
     agreement: str  # of the predicted classes; empty: no classes
+    accuracy: str  # on the labelled data; empty: not evaluated
     verdict: Verdict | None  # None: the original, which is the baseline
     breach: str  # the exceeded output tolerance; empty: within it
     bound: str  # the hardware it requires; empty: none
 
 
-def lines(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> list[Line]:
+Facts = Mapping[str, Mapping[str, Any]]  # by the content hash of a model
+
+
+def lines(branches: Sequence[Branch], verdicts: Facts, accuracies: Facts) -> list[Line]:
     """Return the tree as lines of text, in its order."""
-    return [_line(one, verdicts.get(one.record.content_sha256)) for one in branches]
+    keyed = [(one, one.record.content_sha256) for one in branches]
+    return [_line(one, verdicts.get(sha), _accuracy(accuracies.get(sha))) for one, sha in keyed]
 
 
-def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
+def _accuracy(share: Mapping[str, Any] | None) -> str:
+    if share is None:
+        return ""
+    return f"accuracy {format.share(share['value'])}, {format.interval_share(share['low'], share['high'])}"
+
+
+def _line(branch: Branch, found: Mapping[str, Any] | None, accuracy: str) -> Line:
     record, facts = branch.record, variants.variant_of(branch.record)
     words, color = variant_text.PRECISIONS[variants.precision_of_model(record)]
     title = branch.prefix.replace(" ", NO_BREAK) + format.plain(record.name)
@@ -72,6 +83,7 @@ def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
             size=format.size(record.info["size_bytes"]),
             error="the reference",
             agreement="",
+            accuracy=accuracy,
             verdict=None,
             breach="",
             bound="",
@@ -85,6 +97,7 @@ def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
         size=sheets.size_text(facts),
         error=sheets.error_text(facts["error"]),
         agreement=sheets.agreement_text(facts["error"]),
+        accuracy=accuracy,
         verdict=variant_text.verdict_of(found),
         breach=sheets.breach(record),
         bound=facts["hardware_bound"],
@@ -104,13 +117,13 @@ def _own_steps(record: ModelRecord, *, whole: bool) -> str:
 # --- drawing ------------------------------------------------------------------------------------------------
 
 
-def draw(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+def draw(branches: Sequence[Branch], verdicts: Facts, accuracies: Facts) -> None:
     """Draw the tree; a click on a line shows its details."""
     with st.container(border=True, key="variants.tree", gap="small"):
         for column, (title, text) in zip(st.columns(COLUMNS), [*TITLES.items(), ("", "")], strict=True):
             if title:
                 column.caption(f"**{title}**", help=text)
-        for line in lines(branches, verdicts):
+        for line in lines(branches, verdicts, accuracies):
             _row(line)
 
 
@@ -127,6 +140,8 @@ def _row(line: Line) -> None:
         st.markdown(format.plain(line.error))
         if line.agreement:
             st.caption(line.agreement)
+        if line.accuracy:
+            st.container(key=f"variants.accuracy.{line.sha[:12]}").caption(line.accuracy)
     if line.breach:
         error.badge(
             output_check.OUTPUTS_DIFFER,
