@@ -22,7 +22,7 @@ from core.cli.help_groups import ADVANCED
 from core.cli.output import note
 from core.run.named_files import check_named_files, open_folders, with_full_paths
 from core.run.variants import variant_of
-from core.spec import CRITERIA, OLD_EFFORT, WorkloadSpec, spec_from_dict, spec_from_yaml
+from core.spec import CRITERIA, WorkloadSpec, old_key_note, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
 from core.spec.presets import PRESETS, preset
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
@@ -347,11 +347,8 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
     """
     text = _read(path)
     spec = with_full_paths(spec_from_yaml(text, expert=expert or expert_allowed()))
-    if re.search(rf"^\s+{OLD_EFFORT}: (quick|standard|publish)\b", text, re.MULTILINE):
-        note(
-            f"`protocol.{OLD_EFFORT}` in `{path.name}` is called `protocol.effort` now; "
-            "the old key still works."
-        )
+    if remark := old_key_note(text):
+        note(f"{path.name}: {remark}")
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
 

@@ -128,7 +128,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         request.path, expert=request.expert, within=service.store.folder / "cache" / "bundles"
     ) as held:
         held = _with_effort(held, request)
-        found = _VerificationState()
+        found = _VerificationState(notes=[held.note] if held.note else [])
         machine = service.environment()
         if request.baseline is not None:
             request.baseline.check(machine)

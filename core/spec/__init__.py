@@ -560,6 +560,13 @@ def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
     return spec_from_dict(data)
 
 
+def old_key_note(text: str) -> str:
+    """Return a note if a valid configuration has the key of the effort before 1.0; empty otherwise."""
+    if OLD_EFFORT not in (load_strict(text).get("protocol") or {}):
+        return ""
+    return f"`protocol.{OLD_EFFORT}` is called `protocol.effort` now; the old key still works."
+
+
 def refuse_expert(data: Mapping[str, Any]) -> None:
     """Refuse plain data of a file in which `expert` is on.
 

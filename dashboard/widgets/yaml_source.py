@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.spec import TrialSpec, old_key_note, spec_from_yaml
+from core.wire.access import expert_allowed
 from core.wire.errors import SpecError
+from dashboard import state
 
 
 def fields(file: str, pasted: str, *, begins: str) -> None:
@@ -40,8 +43,8 @@ def _file_chosen(file: str, pasted: str) -> None:
         st.session_state[pasted] = ""
 
 
-def text_of(file: str, pasted: str, *, to: str) -> tuple[str, str]:
-    """Return the name of the YAML, and its text.
+def read(file: str, pasted: str, *, to: str) -> tuple[str, TrialSpec]:
+    """Return the name of the YAML, and its configuration; a notice names a key of an earlier version.
 
     Args:
         file: key of the uploader.
@@ -49,8 +52,16 @@ def text_of(file: str, pasted: str, *, to: str) -> tuple[str, str]:
         to: verb for the error, such as "load".
 
     Raises:
-        SpecError: neither is given, or the file is not text.
+        SpecError: neither is given, the file is not text, or its text is no configuration.
     """
+    name, text = _text(file, pasted, to=to)
+    spec = spec_from_yaml(text, expert=expert_allowed())
+    if remark := old_key_note(text):
+        state.notify(f"{name}: {remark}")
+    return name, spec
+
+
+def _text(file: str, pasted: str, *, to: str) -> tuple[str, str]:
     uploaded = st.session_state.get(file)
     if uploaded is None:
         text = str(st.session_state.get(pasted) or "")

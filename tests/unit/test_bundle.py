@@ -17,7 +17,7 @@ import pytest
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, opening
 from core.run.bundle.opening import check, open_configuration
 from core.wire.errors import SpecError
-from tests.reading import numbers
+from tests.reading import numbers, tells
 
 MODEL = b"no model, but nobody looks"
 YAML = "schema: 1\nmodel: {path: model/m.onnx, sha256: " + hashlib.sha256(MODEL).hexdigest() + "}\n"
@@ -278,6 +278,15 @@ def test_its_model_is_the_one_in_it_whatever_the_yaml_says(tmp_path: Path) -> No
     with open_configuration(bundle(tmp_path / "b.zip", {**FILES, CONFIG: text.encode()})) as held:
         assert Path(held.spec.model.path).read_bytes() == MODEL
         assert held.spec.model.sha256 == hashlib.sha256(MODEL).hexdigest()
+
+
+def test_a_key_of_an_earlier_version_is_read_and_named(tmp_path: Path) -> None:
+    text = YAML + "protocol: {precision: publish}\n"
+    with open_configuration(bundle(tmp_path / "b.zip", {**FILES, CONFIG: text.encode()})) as held:
+        assert held.spec.protocol.effort == "publish"
+        assert tells(held.note, "protocol.precision", "protocol.effort")
+    with open_configuration(bundle(tmp_path / "new.zip")) as held:
+        assert held.note == ""
 
 
 def test_what_begins_like_a_zip_is_one_whatever_it_is_called(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from importlib import import_module
 import pytest
 import typer
 
-from core.cli import COMMANDS, run
+from core.cli import COMMANDS, RENAMED, run
 from core.cli.signals import Interrupted
+from tests.reading import tells
 
 HEAVY = ("numpy", "pydantic", "yaml", "psutil", "core.run", "core.store", "core.spec")
 
@@ -37,6 +38,19 @@ def test_every_command_has_a_help_of_its_own_that_fits_80_characters_and_breaks_
     assert COMMANDS[name].help in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     assert not any(line.endswith("-") and not line.endswith(" -") for line in out.splitlines())
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_opens_its_command_and_names_it_once(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert new in COMMANDS
+    assert old not in COMMANDS
+    assert run([old, "-h"]) == 0
+    shown = capsys.readouterr()
+    assert COMMANDS[new].help in " ".join(shown.out.split())
+    assert shown.err.count("\n") == 1
+    assert tells(shown.err, old, new)
 
 
 def test_who_stops_a_command_gets_one_hint(

@@ -182,25 +182,26 @@ def lines_of(block: Block) -> Iterator[str]:
             yield line
 
 
-def commands_of(line: str) -> Iterator[list[str]]:
-    """The arguments of each call of ORTune in a line of a shell."""
+def calls_of(line: str) -> Iterator[list[str]]:
+    """The words of each command in a line of a shell, without the variables that it sets first."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     call: list[str] = []
     for word in [*lexer, ";"]:
         if set(word) <= set("|&;<>"):
-            yield from arguments_of(call)
+            if call:
+                yield [Path(call[0]).name, *call[1:]]
             call = []
-        else:
+        elif call or not re.fullmatch(r"[A-Z_]+=.*", word):
             call.append(word)
 
 
-def arguments_of(call: list[str]) -> Iterator[list[str]]:
-    while call and re.fullmatch(r"[A-Z_]+=.*", call[0]):
-        call = call[1:]
-    for program in PROGRAMS:
-        if [Path(one).name for one in call[:1]] + call[1 : len(program)] == program:
-            yield call[len(program) :]
+def commands_of(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of ORTune in a line of a shell."""
+    for call in calls_of(line):
+        for program in PROGRAMS:
+            if call[: len(program)] == program:
+                yield call[len(program) :]
 
 
 def documented(block: Block) -> Iterator[list[str]]:
@@ -256,6 +257,54 @@ def test_a_wrong_command_line_would_be_noticed() -> None:
     for wrong in (["tuen"], ["tune", "--no-such-option"], ["variants", "lst"], ["bench", "m"], ["inspect"]):
         assert wrong_with(wrong), wrong
     assert not wrong_with(["tune", "-h"])
+
+
+# --- scripts and targets ------------------------------------------------------------------------------------
+
+FIRST_STEPS = ("README.md", "tutorial.md")
+
+
+def shell_calls(path: Path) -> list[list[str]]:
+    """The words of every command in the blocks for a shell."""
+    shells = [block for block in blocks(path) if block.language in SHELLS]
+    return [call for block in shells for line in lines_of(block) for call in calls_of(line)]
+
+
+def is_missing(call: list[str]) -> bool:
+    """Whether a call names a script, a module or a target of `make` that the repository lacks."""
+    match call:
+        case ["python", "-m", module, *_]:
+            return not (ROOT / module / "__main__.py").is_file()
+        case ["python", script, *_] if "/" in script:
+            return not (ROOT / script).is_file()
+        case ["make", *targets]:
+            named = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+            return not {one for one in targets if "=" not in one} <= named
+    return False
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_every_documented_script_and_target_exists(path: Path) -> None:
+    assert [shlex.join(call) for call in shell_calls(path) if is_missing(call)] == []
+
+
+def test_a_missing_script_or_target_would_be_noticed() -> None:
+    for line in ("make gone", "python sample_models/gone.py", ".venv/bin/python -m gone"):
+        assert [is_missing(call) for call in calls_of(line)] == [True]
+    assert first_scripts()
+
+
+def first_scripts() -> list[str]:
+    """The scripts that README and the tutorial run, with their options."""
+    calls = [call for path in EXAMPLES if path.name in FIRST_STEPS for call in shell_calls(path)]
+    return sorted({shlex.join(call[1:]) for call in calls if call[0] == "python" and call[1] != "-m"})
+
+
+@pytest.mark.parametrize("script", first_scripts())
+def test_a_script_of_the_first_steps_accepts_its_options(script: str) -> None:
+    words = [sys.executable, *shlex.split(script), "--help"]  # options before `--help` are checked first
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 # --- configurations -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from core.cli.options import EFFORT, config_from, seconds, share, spec_data
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import SpecError
+from tests.reading import tells
 
 
 def spec(config: dict[str, Any] | None = None, **given: Any) -> TrialSpec:
@@ -101,6 +102,19 @@ def test_what_names_no_configuration_is_refused_with_all_that_names_one(tmp_path
         assert one in refused.value.hint
     with pytest.raises(SpecError, match="`edge`"):
         config_from("egde", store=lambda: store)
+
+
+@pytest.mark.parametrize("key", ["effort", "precision"])
+@pytest.mark.parametrize("layout", ["protocol: {%s: publish}\n", "protocol:\n  runs: 5\n  %s: publish\n"])
+def test_the_key_of_an_effort_before_1_0_is_read_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, layout: str
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text("schema: 1\nmodel: {path: m.onnx, precision: fp16}\n" + layout % key)
+    assert config_from(str(path), store=_never)["protocol"]["effort"] == "publish"
+    said = capsys.readouterr().err
+    assert tells(said, path.name, "protocol.precision", "protocol.effort") == (key == "precision")
+    assert bool(said) == (key == "precision")
 
 
 def _never() -> Any:

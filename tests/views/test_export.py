@@ -289,6 +289,21 @@ def test_the_short_file_has_no_path_of_the_server_and_loads_back(open_page: Open
     assert at.session_state["knob.intra_op_num_threads"] == 1
 
 
+@pytest.mark.parametrize("page", ["export.load", "scorecard.load", "compare.add.yaml"])
+def test_a_key_of_an_earlier_version_is_read_and_named(open_page: Open, mlp: ModelRecord, page: str) -> None:
+    name = page.partition(".")[0]
+    text = (
+        f"schema: 1\nmodel: {{path: x.onnx, sha256: {mlp.sha256}}}\n"
+        "session: {intra_op_num_threads: 1}\ntargets: [{metric: cpu_s, at_most: 5 ms}]\n"
+        "protocol: {precision: publish}\n"
+    )
+    at = open_page(name, model=mlp)
+    at.text_area(key=f"{name}.pasted").set_value(text)
+    at.button(key=page).click().run()
+    assert not at.error
+    assert [tells(one.value, "protocol.precision", "protocol.effort") for one in at.toast] == [True]
+
+
 def test_a_refused_paste_does_not_come_back_after_a_file(open_page: Open, mlp: ModelRecord) -> None:
     at = load(open_page("export", model=mlp), "a: [")
     assert len(at.error) == 1

@@ -35,7 +35,7 @@ from core.run.bundle import (
 )
 from core.run.named_files import check_named_files, open_folders
 from core.run.preparation import another_model
-from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
+from core.spec import TrialSpec, old_key_note, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.settings import check_range, trial_setting
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
 from core.wire.access import expert_allowed
@@ -66,6 +66,7 @@ class OpenedConfiguration:
     no_sample: str  # reason if there is no sample
     baseline: BundledBaseline | None
     name: str  # of the model
+    note: str = ""  # on a key of an earlier version
 
 
 @contextlib.contextmanager
@@ -192,6 +193,7 @@ def _from_yaml(
         no_sample=no_sample,
         baseline=baseline,
         name=manifest["model"]["name"] if manifest is not None else Path(spec.model.path).stem,
+        note=old_key_note(text),
     )
 
 

@@ -8,10 +8,9 @@ from core.evidence.measurement import Trial
 from core.run import variants
 from core.run.plan import torch_source
 from core.show import setting_chips, verdict
-from core.spec import TrialSpec, spec_from_yaml
+from core.spec import TrialSpec
 from core.spec.presets import PRESETS
 from core.store import ModelRecord
-from core.wire.access import expert_allowed
 from core.wire.engines import ENGINES
 from core.wire.errors import TunerError
 from dashboard import configurations, format, state
@@ -234,8 +233,7 @@ def _yaml(record: ModelRecord) -> None:
 
 def _add_yaml(record: ModelRecord) -> None:
     try:
-        name, text = yaml_source.text_of(FILE, PASTED, to="add")
-        spec = spec_from_yaml(text, expert=expert_allowed())
+        name, spec = yaml_source.read(FILE, PASTED, to="add")
         check_spec(spec)
         if not spec.model.sha256:  # without a hash, path or name must match this model
             found = state.find_model(spec.model, foreign=True)

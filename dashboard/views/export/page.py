@@ -14,8 +14,7 @@ from core.run.export_source import ExportSource, export_source_of, source_of_set
 from core.run.named_files import with_full_paths
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
-from core.spec import TrialSpec, spec_from_yaml
-from core.wire.access import expert_allowed
+from core.spec import TrialSpec
 from core.wire.errors import SpecError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
@@ -301,9 +300,7 @@ LOADED = "export.loaded"
 def load() -> None:
     """Load the chosen or pasted YAML into the widgets."""
     try:
-        spec = with_full_paths(
-            spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())
-        )
+        spec = with_full_paths(yaml_source.read(FILE, PASTED, to="load")[1])
         state.apply_spec(spec, foreign=True)
     except TunerError as error:
         state.keep_error(error, PLACE)

@@ -12,7 +12,6 @@ from core.spec.effort import EFFORTS
 from core.spec.presets import PRESETS
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
-from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
 from dashboard import configurations, state
@@ -125,12 +124,7 @@ def _yaml() -> None:
 
 def _load_yaml() -> None:
     try:
-        load(
-            with_full_paths(
-                spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())
-            ),
-            foreign=True,
-        )
+        load(with_full_paths(yaml_source.read(FILE, PASTED, to="load")[1]), foreign=True)
     except TunerError as error:
         state.keep_error(error, LOAD)
 
