@@ -108,7 +108,7 @@ def _family(
     ended: Status | None,
 ) -> None:
     root = variants.original(state.store(), source)
-    shown = variant_tree.shown(made)
+    shown = variant_tree.shown_variant(made)
     if root is not None:
         with bar.more:
             variant_comparison.draw(root, made)
