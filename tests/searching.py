@@ -257,13 +257,13 @@ class Run:
         self.fixed_s = self.machine.fixed_s
 
     def _read(self, step: Step, comparison: _Comparison) -> None:
-        found = comparison.standing.contrasts(list(comparison.names), list(comparison.names))
+        found = comparison.interim_result.contrasts(list(comparison.names), list(comparison.names))
         for index, choice in comparison.names.items():
             if choice == self.default or index == comparison.control:
                 continue
             stage: Any = step.stage
             looks = 1.0 if step.stage == "screen" else float(len(comparison.effort.looks))
-            level = comparison.standing.p50_s(0)
+            level = comparison.interim_result.p50_s(0)
             head = Observation(
                 stage=stage,
                 race=str(len(self.steps)),
@@ -298,13 +298,13 @@ class Run:
     @staticmethod
     def _copies(comparison: _Comparison) -> float | None:
         """ln ratio of the default's two launches."""
-        one, two = (comparison.standing.medians.get((0, copy), {}) for copy in (0, 1))
+        one, two = (comparison.interim_result.medians.get((0, copy), {}) for copy in (0, 1))
         rounds = one.keys() & two.keys()
         return math.fsum(two[key] - one[key] for key in rounds) / len(rounds) if rounds else None
 
     def _rank(self, step: Step, comparison: _Comparison) -> None:
         ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known()) if c in step.choices]
-        _, against = comparison.standing.rivals(list(comparison.names), list(comparison.names))
+        _, against = comparison.interim_result.rivals(list(comparison.names), list(comparison.names))
         level = frozenset(
             str(choice)
             for index, choice in comparison.names.items()
@@ -321,7 +321,7 @@ class Run:
         if not comparison.generations or comparison.refused:
             self.settled = True
             return
-        found = comparison.standing.contrasts(list(comparison.names), list(comparison.names))
+        found = comparison.interim_result.contrasts(list(comparison.names), list(comparison.names))
         said = {}
         for index, choice in comparison.names.items():
             if choice == self.default:
@@ -367,9 +367,9 @@ class _Comparison:
         asked = Settings(
             effort=effort, budget_s=self.budget_s, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
         )
-        self.standing = InterimResult(asked)
+        self.interim_result = InterimResult(asked)
         if step.stage == "confirm":
-            self.standing.prior = launch_spread(run.differences)
+            self.interim_result.prior = launch_spread(run.differences)
         self.failed: set[int] = set()
         self.took_s = self.starts_s = 0.0
         self.generations = self.rounds = self.processes = 0
@@ -398,14 +398,14 @@ class _Comparison:
                     costs,
                     left_s,
                     made=self.rounds,
-                    variance_ratio=self.standing.variance_ratio(active, active),
+                    variance_ratio=self.interim_result.variance_ratio(active, active),
                     launches=self.generations,
                 )
             self._rounds(alive, planned)
             self.generations += 1
             if self.effort.rounds or self._stops(active, costs, planned):
                 return
-            still = self.standing.still_open(active, self.generations, self.rounds, active)
+            still = self.interim_result.still_open(active, self.generations, self.rounds, active)
             self.gone += [index for index in active if index not in still]
             active = still
 
@@ -430,14 +430,14 @@ class _Comparison:
                 return
             for key, own in alive.items():
                 value = own + self.machine.disturbance(self.rng)
-                self.standing.add(key, self.generations, self.rounds, 1e-3 * math.exp(value))
+                self.interim_result.add(key, self.generations, self.rounds, 1e-3 * math.exp(value))
             self.rounds += 1
             self.took_s += self.round_s
 
     def _stops(self, active: Sequence[int], costs: Costs, planned: int) -> bool:
         left = launches_left(costs, self.budget_s - self.took_s, planned)
         return (
-            self.standing.stop(
+            self.interim_result.stop(
                 active, active, self.generations, rounds=self.rounds, elapsed_s=self.took_s, left=left
             )
             is not None

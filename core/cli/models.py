@@ -83,7 +83,9 @@ def inspect_model(
         return
     facts = [Fact("runs", runs)] if load or not why else []
     facts += [Fact("not fed", f"ORTune cannot run it. {why}", "orange")] if why else []
-    print_sheet(models_and_machines.model(record.name, record.info, [*facts, *variants.made(record)]))
+    print_sheet(
+        models_and_machines.model(record.name, record.info, [*facts, *variants.creation_facts(record)])
+    )
 
 
 def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]]:

@@ -271,7 +271,7 @@ def weighted(gains: Mapping[str, LogSpeedup | None], objective: Mapping[str, flo
 # --- one comparison -----------------------------------------------------------------------------------------
 
 
-def look(
+def observe(
     head: Observation,
     result: Mapping[str, Any],
     default: Mapping[str, Any],

@@ -134,7 +134,7 @@ def initially_open(found: Sequence[Block], most: int = MAX_FIRST_ITEMS) -> set[B
     opened: set[Block] = {()}
     for deeper in range(1, 1 + max((len(block) for block in found), default=0)):
         wider = opened | {block[:deeper] for block in found if len(block) >= deeper}
-        if drawn(found, wider) > most:
+        if count_drawn(found, wider) > most:
             break
         opened = wider
     return opened
@@ -150,7 +150,7 @@ def _closed(block: Block, opened: Collection[Block]) -> Block | None:
     return next((part for end in range(len(block) + 1) if (part := block[:end]) not in opened), None)
 
 
-def drawn(found: Sequence[Block], opened: Collection[Block]) -> int:
+def count_drawn(found: Sequence[Block], opened: Collection[Block]) -> int:
     """Return the number of items drawn when the blocks `opened` are open."""
     closed = [_closed(block, opened) for block in found]
     return sum(one is None for one in closed) + len({one for one in closed if one is not None})
@@ -158,7 +158,7 @@ def drawn(found: Sequence[Block], opened: Collection[Block]) -> int:
 
 def can_open(found: Sequence[Block], opened: Collection[Block], block: Block) -> bool:
     """Whether at most `MOST_DRAWN` items are drawn if `block` is opened too."""
-    return drawn(found, {*opened, block}) <= MOST_DRAWN
+    return count_drawn(found, {*opened, block}) <= MOST_DRAWN
 
 
 def fold(found: Sequence[Block], edges: Iterable[Edge], opened: Collection[Block]) -> Folding:

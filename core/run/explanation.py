@@ -173,7 +173,7 @@ def explained(store: Store, of: Pair) -> Difference | None:
         if turned is None:
             return None
         passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
-    found = difference(passes, known(store, of))
+    found = difference(passes, end_to_end_of(store, of))
     return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
 
 
@@ -258,7 +258,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     )
 
 
-def known(store: Store, of: Pair) -> EndToEnd:
+def end_to_end_of(store: Store, of: Pair) -> EndToEnd:
     """Contrast the two results under the protocol of the candidate's comparison; see `end_to_end`."""
     return end_to_end(of, _protocol(store, of.candidate))
 

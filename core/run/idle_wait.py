@@ -115,7 +115,7 @@ def wait_until_quiet(
                 "The job was cancelled while it waited for an idle machine.", hint="Start it again."
             )
         after = look()
-        window = seen(before, after, needed_cpus=needed)
+        window = activity_between(before, after, needed_cpus=needed)
         seconds, before = after.at_s - first.at_s, after
         if window.load is None:
             return WaitResult(seconds=seconds, quiet=None)
@@ -127,7 +127,7 @@ def wait_until_quiet(
     return WaitResult(seconds=seconds, quiet=False, words=disturbed)
 
 
-def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
+def activity_between(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
     """Judge the activity between two snapshots.
 
     Other processes that leave as many CPUs free as a comparison may use, and one more, do not disturb it: a

@@ -187,7 +187,7 @@ class _WarmProcess:
 class _EstimateData:
     """The measurements of one requested configuration."""
 
-    standing: InterimResult
+    interim_result: InterimResult
     launches: int = 0
     paired_with: set[int] = field(default_factory=set)  # numbers of the default's processes in its launches
 
@@ -280,7 +280,7 @@ class _Live:
                 baseline=0,
                 anchor=0,
             )
-            self.found[wish.key] = _EstimateData(standing=InterimResult(settings))
+            self.found[wish.key] = _EstimateData(interim_result=InterimResult(settings))
         self.found.move_to_end(wish.key)
         while len(self.found) > MOST_KEPT:
             self.found.popitem(last=False)
@@ -298,11 +298,11 @@ class _Live:
         found.paired_with.add(reference.number)
         if len(rounds) < LEAST_ROUNDS:
             return False
-        standing, launch = found.standing, found.launches
-        standing.prior = self.prior_at(self.known_ns[wish.key] / 1e9)
+        interim_result, launch = found.interim_result, found.launches
+        interim_result.prior = self.prior_at(self.known_ns[wish.key] / 1e9)
         for number, (baseline_s, candidate_s) in enumerate(rounds):
-            standing.add(BASELINE, launch, launch * ROUNDS + number, baseline_s)
-            standing.add(CANDIDATE, launch, launch * ROUNDS + number, candidate_s)
+            interim_result.add(BASELINE, launch, launch * ROUNDS + number, baseline_s)
+            interim_result.add(CANDIDATE, launch, launch * ROUNDS + number, candidate_s)
         found.launches += 1
         return True
 
@@ -414,7 +414,7 @@ class _Live:
 
     def _publish_estimate(self, wish: LiveRequest, found: _EstimateData) -> None:
         """Show the text, the interval and the trail's point of this estimate."""
-        contrast = contrast_values(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
+        contrast = contrast_values(found.interim_result.interim([0, 1], {0, 1}, before=found.launches).get(1))
         is_known = ratio_is_known(contrast["ratio_low"], contrast["ratio_high"])
         after_s = self.told[wish.visitor].get("after_s")
         self._publish(

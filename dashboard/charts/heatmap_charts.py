@@ -75,23 +75,23 @@ class Plane:
     over_label: str  # meaning of a cross
 
 
-def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: SweepRanking) -> Plane:
+def plane_info(points: Sequence[Measured], axes: Sequence[Axis], ranking: SweepRanking) -> Plane:
     """Return a cell for each point: the first axis to the right, the second upwards.
 
     Args:
         points: of a sweep over two axes, of any state.
         axes: the two.
-        standing: state of the points relative to the limit and the best point.
+        ranking: state of the points relative to the limit and the best point.
     """
     across, up = axes
-    line = "" if standing.line_s is None else f"{brief(standing.line_s * 1e3)} ms"
+    line = "" if ranking.line_s is None else f"{brief(ranking.line_s * 1e3)} ms"
     return Plane(
         x_title=axis_title(across.name),
         y_title=axis_title(up.name),
         columns=[value_words(one) for one in across.values],
         rows=[value_words(one) for one in up.values],
-        cells=[_cell(one, across, up, standing) for one in points],
-        over_label=f"crossed out: {STATISTICS[standing.percentile]} over the limit of {line}" if line else "",
+        cells=[_cell(one, across, up, ranking) for one in points],
+        over_label=f"crossed out: {STATISTICS[ranking.percentile]} over the limit of {line}" if line else "",
     )
 
 
@@ -103,9 +103,9 @@ _PLACES = {
 }
 
 
-def _cell(point: Measured, across: Axis, up: Axis, standing: SweepRanking) -> Cell:
-    place = standing.place(point)
-    over = standing.is_in(point, standing.over)
+def _cell(point: Measured, across: Axis, up: Axis, ranking: SweepRanking) -> Cell:
+    place = ranking.place(point)
+    over = ranking.is_in(point, ranking.over)
     mark: Mark = ""
     if point.latency is None:
         mark = "lost" if point.error else ""
@@ -113,14 +113,14 @@ def _cell(point: Measured, across: Axis, up: Axis, standing: SweepRanking) -> Ce
         mark = "over"
     elif place:
         mark = _MARKS[place]
-    is_open = standing.is_in(point, standing.open)
+    is_open = ranking.is_in(point, ranking.open)
     rate = point.throughput_per_s
     return Cell(
         x=across.values.index(point.values[across.name]),
         y=up.values.index(point.values[up.name]),
         rate=rate,
         text=_text(point, rate, mark, is_open=is_open),
-        hover=_hover(point, standing, place, over=over, is_open=is_open),
+        hover=_hover(point, ranking, place, over=over, is_open=is_open),
         point=key_of(point),
         mark=mark,
         open=is_open,
@@ -135,15 +135,15 @@ def _text(point: Measured, rate: float | None, mark: Mark, *, is_open: bool) -> 
     return f"{sign}{shown} ?" if is_open else f"{sign}{shown}"
 
 
-def _hover(point: Measured, standing: SweepRanking, place: str, *, over: bool, is_open: bool) -> str:
+def _hover(point: Measured, ranking: SweepRanking, place: str, *, over: bool, is_open: bool) -> str:
     head = [point_name(point.values)]
     if point.latency is None:
         return "<br>".join(map(plain, [*head, point.error or "not measured yet"]))
-    name = STATISTICS[standing.percentile]
+    name = STATISTICS[ranking.percentile]
     parts = [
         *head,
         f"throughput: {_with_interval(point, 'throughput', 'samples/s')}",
-        f"{name}: {_with_interval(point, standing.percentile, 'ms')}",
+        f"{name}: {_with_interval(point, ranking.percentile, 'ms')}",
         *([_PLACES[place]] if place else []),
         *(["over the limit"] if over else []),
         *(["its interval contains the limit: undecided"] if is_open else []),
@@ -333,24 +333,22 @@ class Tradeoff:
     line_label: str
 
 
-def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: SweepRanking) -> Tradeoff:
+def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], ranking: SweepRanking) -> Tradeoff:
     """Return throughput over the latency percentile of the limit, of the points that have both.
 
     Args:
         points: of a sweep; equivalent ones appear once.
         axes: one or two.
-        standing: state of the points, with the Pareto front.
+        ranking: state of the points, with the Pareto front.
     """
     groups: dict[str, list[TradeoffPoint]] = {}
     front: list[TradeoffPoint] = []
     for one in points:
-        latency, rate = value_of(one, standing.percentile), value_of(one, "throughput")
+        latency, rate = value_of(one, ranking.percentile), value_of(one, "throughput")
         if latency is None or rate is None or one.same is not None:
             continue
-        over = standing.is_in(one, standing.over)
-        hover = _hover(
-            one, standing, standing.place(one), over=over, is_open=standing.is_in(one, standing.open)
-        )
+        over = ranking.is_in(one, ranking.over)
+        hover = _hover(one, ranking, ranking.place(one), over=over, is_open=ranking.is_in(one, ranking.open))
         first = {axes[0].name: one.values[axes[0].name]}
         spot = TradeoffPoint(
             ms=latency[0],
@@ -366,10 +364,10 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Sw
         )
         name = point_name({axes[1].name: one.values[axes[1].name]}) if len(axes) > 1 else "points"
         groups.setdefault(name, []).append(spot)
-        front += [spot] if standing.is_in(one, standing.front) else []
-    line = None if standing.line_s is None else standing.line_s * 1e3
+        front += [spot] if ranking.is_in(one, ranking.front) else []
+    line = None if ranking.line_s is None else ranking.line_s * 1e3
     return Tradeoff(
-        x_title=f"{STATISTICS[standing.percentile]} latency per run (ms)",
+        x_title=f"{STATISTICS[ranking.percentile]} latency per run (ms)",
         groups=groups,
         front=sorted(front, key=lambda spot: spot.ms),
         line=line,

@@ -145,7 +145,7 @@ def fill(prefix: str, spec: DatasetSpec) -> None:
         st.session_state[key(prefix, name)] = value
 
 
-def asked(prefix: str) -> DatasetSpec | None:
+def chosen_dataset(prefix: str) -> DatasetSpec | None:
     """Return the dataset of this session's form, drawn or not; None without a file.
 
     Raises:
@@ -180,7 +180,7 @@ def form(prefix: str, *, labels: bool = True, outputs: Sequence[str] = ()) -> Da
     _rows(prefix, outputs if labels else ())
     _images(prefix)
     try:
-        spec = asked(prefix)
+        spec = chosen_dataset(prefix)
     except TunerError as error:
         state.report(error)
         return None

@@ -80,7 +80,7 @@ def progress(page: str) -> None:
             state.report_record(status.error)
 
 
-def shown(found: Mapping[str, Any], *, key: str) -> None:
+def draw(found: Mapping[str, Any], *, key: str) -> None:
     """Draw the peaks of a machine with their intervals and cautions."""
     peaks = peaks_of(found)
     for text in sheets.peak_warnings(peaks):

@@ -21,7 +21,7 @@ from core.evidence.evaluations import (
     cpu_per_sample,
     evaluation_from_dict,
     launch_spread,
-    look,
+    observe,
     pooled,
     reference_doubts,
     reported_speedup,
@@ -114,7 +114,7 @@ def test_a_configuration_that_failed_once_has_failed() -> None:
 
 
 def test_what_was_tried_survives_its_file() -> None:
-    found = look(HEAD, result(), result(), contrast(standard_error=None))
+    found = observe(HEAD, result(), result(), contrast(standard_error=None))
     one = Evaluation(changes={"a": [1, 2], "b": None}, key="k", looks=(found,), twin=True)
     assert evaluation_from_dict(json.loads(json.dumps(one.to_dict()))) == one
 
@@ -145,7 +145,7 @@ def test_one_metric_of_unknown_error_stays_so() -> None:
 
 def test_an_observation_has_the_speedup_of_every_metric_larger_is_better() -> None:
     other = result(cpu_s_per_inference=4e-3, peak_rss_bytes=100_000_000)
-    found = look(HEAD, result(), other, contrast(), sizes=(1.0, 4.0))
+    found = observe(HEAD, result(), other, contrast(), sizes=(1.0, 4.0))
     assert all(found.gains[name] == (math.log(1.25), 0.02) for name in FROM_MEDIANS)
     assert found.gains["cpu_s"][0] == pytest.approx(math.log(2))
     assert found.gains["peak_rss"][0] == pytest.approx(math.log(2))
@@ -163,40 +163,40 @@ def test_an_observation_has_the_speedup_of_every_metric_larger_is_better() -> No
 
 
 def test_an_observation_without_common_rounds_has_no_speedup() -> None:
-    found = look(HEAD, result(), result(), None)
+    found = observe(HEAD, result(), result(), None)
     assert not set(FROM_MEDIANS) & set(found.gains)
     assert "latency_p50" in found.values
 
 
 def test_an_observation_without_a_result_failed() -> None:
     failed = Observation(stage="screen", race="r", trial="t", error="It crashed.")
-    assert look(failed, {}, result(), None).error == "It crashed."
-    assert look(HEAD, {}, result(), None).error
-    assert look(failed, result(), result(), contrast()).gains == {}
+    assert observe(failed, {}, result(), None).error == "It crashed."
+    assert observe(HEAD, {}, result(), None).error
+    assert observe(failed, result(), result(), contrast()).gains == {}
 
 
 def test_a_rough_observation_takes_its_error_from_what_its_rounds_differ_by() -> None:
-    rough = look(HEAD, result(), result(), contrast(standard_error=None, rounds=4)).gains["latency_p50"][1]
+    rough = observe(HEAD, result(), result(), contrast(standard_error=None, rounds=4)).gains["latency_p50"][1]
     assert rough == pytest.approx(math.hypot(0.015, 0.01))
     assert (
-        look(HEAD, result(), result(), contrast(standard_error=None, sigma=None)).gains["latency_p50"][1]
+        observe(HEAD, result(), result(), contrast(standard_error=None, sigma=None)).gains["latency_p50"][1]
         is None
     )
 
 
 def test_memory_without_the_arena_is_told_less_surely() -> None:
     def error(arena: bool) -> float:
-        return look(HEAD, result(), result(), None, arena=arena).gains["peak_rss"][1] or 0.0
+        return observe(HEAD, result(), result(), None, arena=arena).gains["peak_rss"][1] or 0.0
 
     assert error(False) > error(True) > 0
 
 
 def test_outputs_that_are_wrong_are_a_breach_and_no_failure_to_run() -> None:
     wrong = result(guard={"breach": True, "why": "Its outputs differ by 7 %."})
-    found = look(HEAD, wrong, result(), contrast())
+    found = observe(HEAD, wrong, result(), contrast())
     assert found.breach == "Its outputs differ by 7 %."
     assert found.gains
-    assert look(HEAD, result(guard={"breach": False}), result(), contrast()).breach == ""
+    assert observe(HEAD, result(guard={"breach": False}), result(), contrast()).breach == ""
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ def test_controls_that_differ_widen_what_launches_are_thought_to_differ_by() -> 
 
 def test_a_gain_is_over_the_faster_launch_of_the_default() -> None:
     default = result(latency={"p50_s": 2e-3})
-    plain = look(HEAD, result(), default, contrast(1.7), copies=0.01)
-    slow = look(HEAD, result(), default, contrast(1.7 * math.sqrt(2.3)), copies=-math.log(2.3))
+    plain = observe(HEAD, result(), default, contrast(1.7), copies=0.01)
+    slow = observe(HEAD, result(), default, contrast(1.7 * math.sqrt(2.3)), copies=-math.log(2.3))
     assert slow.gains["latency_p50"][0] == pytest.approx(plain.gains["latency_p50"][0])
     assert slow.level == pytest.approx(math.log(2e-3) - math.log(2.3) / 2)
 

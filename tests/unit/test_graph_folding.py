@@ -96,8 +96,8 @@ def test_no_block_has_more_children_than_can_be_followed():
 def test_what_opens_at_first_can_be_read():
     scopes = [(f"stage{i // 100}", f"block{i // 10}") for i in range(1_000)]
     opened = initially_open(scopes)
-    assert graph_folding.drawn(scopes, opened) == 10  # one level deeper, there were 100
-    assert graph_folding.drawn(scopes, initially_open(scopes, 100)) == 100
+    assert graph_folding.count_drawn(scopes, opened) == 10  # one level deeper, there were 100
+    assert graph_folding.count_drawn(scopes, initially_open(scopes, 100)) == 100
 
 
 def test_a_block_that_would_be_too_much_cannot_be_opened():

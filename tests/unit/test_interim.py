@@ -121,7 +121,7 @@ def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analy
 
 
 def test_one_launch_or_two_show_no_interval_even_in_an_elimination_round() -> None:
-    one = standing(Effort(name="heat", target=0.02, budget_s=60, looks=(1, 2, 3, 4)))
+    one = interim_result(Effort(name="heat", target=0.02, budget_s=60, looks=(1, 2, 3, 4)))
     rng = np.random.default_rng(5)
     for launch in range(MIN_SHOWN_LAUNCHES):
         fill(one, rng, launch, rounds=6)
@@ -137,7 +137,7 @@ TRUTH = math.log(1.3)
 COVERS = 0.93
 
 
-def standing(effort: Effort) -> InterimResult:
+def interim_result(effort: Effort) -> InterimResult:
     return InterimResult(
         Settings(effort=effort, budget_s=30, margin=0.02, seed=0, timeout_s=60, baseline=0, anchor=0)
     )
@@ -165,7 +165,7 @@ def test_an_interval_covers_at_every_update_that_is_shown_beside_slow_processes(
     missed, shown = np.zeros(launches + 1), np.zeros(launches + 1)
     ever = 0
     for _ in range(comparisons):
-        one, before = standing(effort), missed.sum()
+        one, before = interim_result(effort), missed.sum()
         for launch in range(launches):
             fill(one, rng, launch, rounds=rounds, copies=copies)
             found = contrast_values(one.interim([0, 1], {0, 1}, before=launch + 1)[1])

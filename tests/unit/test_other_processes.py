@@ -29,7 +29,14 @@ from core.evidence.other_processes import (
 )
 from core.process import cpu_use
 from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot, viewers
-from core.run.idle_wait import IDLE_WINDOWS, WINDOW_S, WaitResult, seen, usable_cpus, wait_until_quiet
+from core.run.idle_wait import (
+    IDLE_WINDOWS,
+    WINDOW_S,
+    WaitResult,
+    activity_between,
+    usable_cpus,
+    wait_until_quiet,
+)
 from core.wire import limits
 from core.wire.errors import Cancelled
 from core.wire.limits import parse_pressure
@@ -363,8 +370,8 @@ def window(used: float, *, seconds: float = 10.0, **changes: Any) -> tuple[Snaps
 
 
 def test_background_load_beyond_the_limit_of_a_block_disturbs() -> None:
-    assert seen(*window(0.9 * FOREIGN_CPUS), needed_cpus=2).quiet
-    found = seen(*window(1.1 * FOREIGN_CPUS), needed_cpus=2)
+    assert activity_between(*window(0.9 * FOREIGN_CPUS), needed_cpus=2).quiet
+    found = activity_between(*window(1.1 * FOREIGN_CPUS), needed_cpus=2)
     assert found.crowded
     assert found.words() != found.words(verb="used")
     assert found.words(verb="used") == "yes used 0.1 cores"
@@ -372,29 +379,29 @@ def test_background_load_beyond_the_limit_of_a_block_disturbs() -> None:
 
 def test_other_processes_that_leave_a_cpu_idle_take_nothing() -> None:
     """A container with a quota of two CPUs, on a host of 64 on which others are busy."""
-    assert seen(*window(30.0, cpus=64, pressure_s=9.0), needed_cpus=2).quiet
-    assert seen(*window(30.0, cpus=64), needed_cpus=64).crowded
-    assert seen(*window(61.5, cpus=64), needed_cpus=2).crowded
+    assert activity_between(*window(30.0, cpus=64, pressure_s=9.0), needed_cpus=2).quiet
+    assert activity_between(*window(30.0, cpus=64), needed_cpus=64).crowded
+    assert activity_between(*window(61.5, cpus=64), needed_cpus=2).crowded
 
 
 def test_steal_beyond_the_limit_disturbs() -> None:
-    assert seen(*window(0.0, steal_s=0.5 * STEAL_SHARE * 10), needed_cpus=2).quiet
-    found = seen(*window(0.0, steal_s=4 * STEAL_SHARE * 10), needed_cpus=2)
+    assert activity_between(*window(0.0, steal_s=0.5 * STEAL_SHARE * 10), needed_cpus=2).quiet
+    found = activity_between(*window(0.0, steal_s=4 * STEAL_SHARE * 10), needed_cpus=2)
     assert not found.quiet
     assert tells(found.words(), "4%")
 
 
 def test_pressure_beyond_the_limit_disturbs() -> None:
-    assert seen(*window(0.0, pressure_s=9 * PRESSURE_SHARE), needed_cpus=2).quiet
-    found = seen(*window(0.0, pressure_s=20 * PRESSURE_SHARE), needed_cpus=2)
+    assert activity_between(*window(0.0, pressure_s=9 * PRESSURE_SHARE), needed_cpus=2).quiet
+    found = activity_between(*window(0.0, pressure_s=20 * PRESSURE_SHARE), needed_cpus=2)
     assert not found.quiet
     assert tells(found.words(verb="used"), "20%")
 
 
 def test_counters_that_are_missing_or_stand_still_do_not_tell() -> None:
     before, after = window(1.0)
-    assert seen(before, replace(after, usable=None), needed_cpus=2).load is None
-    assert seen(before, replace(after, usable=before.usable), needed_cpus=2).load is None
+    assert activity_between(before, replace(after, usable=None), needed_cpus=2).load is None
+    assert activity_between(before, replace(after, usable=before.usable), needed_cpus=2).load is None
 
 
 def test_a_comparison_needs_the_cpus_that_the_container_leaves(monkeypatch: pytest.MonkeyPatch) -> None:

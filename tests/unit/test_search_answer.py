@@ -129,9 +129,9 @@ def test_limits_together_are_as_bad_as_the_worst() -> None:
     def states(*names: str) -> Any:
         return [{"state": name} for name in names]
 
-    assert answers.kept(states("MET", "UNKNOWN", "MISSED")) == "MISSED"
-    assert answers.kept(states("MET", "UNKNOWN")) == "UNKNOWN"
-    assert answers.kept(states("MET")) == answers.kept([]) == "MET"
+    assert answers.limits_state(states("MET", "UNKNOWN", "MISSED")) == "MISSED"
+    assert answers.limits_state(states("MET", "UNKNOWN")) == "UNKNOWN"
+    assert answers.limits_state(states("MET")) == answers.limits_state([]) == "MET"
 
 
 # --- one that was confirmed -----------------------------------------------------------------------------

@@ -393,16 +393,16 @@ def test_the_rule_of_the_comparison_itself_calls_few_equals_different():
 def compared(row):
     """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
     asked = Settings(effort=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
-    standing, made = InterimResult(asked), 0
+    interim_result, made = InterimResult(asked), 0
     for generation, rounds in enumerate(row):
         for value in rounds[:4]:
-            standing.add((0, 0), generation, made, 1e-3 * math.exp(value))
-            standing.add((1, 0), generation, made, 1e-3)
+            interim_result.add((0, 0), generation, made, 1e-3 * math.exp(value))
+            interim_result.add((1, 0), generation, made, 1e-3)
             made += 1
         left = len(row) - generation - 1
-        if standing.stop([0, 1], [0, 1], generation + 1, rounds=made, elapsed_s=0.0, left=left):
+        if interim_result.stop([0, 1], [0, 1], generation + 1, rounds=made, elapsed_s=0.0, left=left):
             break
-    return standing.contrasts([1], [0, 1])[1]
+    return interim_result.contrasts([1], [0, 1])[1]
 
 
 def test_what_is_given_up_would_not_have_been_decided():

@@ -21,7 +21,9 @@ ROUNDS = 8  # of a launch: five of them have enough runs
 ROOM = {"elapsed_s": 1.0, "left": 100}
 
 
-def standing(*, target: float = 0.03, baseline: int = 0, anchor: int = 0, **settings: Any) -> InterimResult:
+def interim_result(
+    *, target: float = 0.03, baseline: int = 0, anchor: int = 0, **settings: Any
+) -> InterimResult:
     precision = Effort(name="quick", target=target, budget_s=30, looks=LOOKS)
     facts: dict[str, Any] = {
         "effort": precision,
@@ -60,27 +62,27 @@ def stop(one: InterimResult, active: list[int], generations: int, **changes: Any
 
 class TestStop:
     def test_a_clear_answer_ends_the_comparison_at_an_interim_analysis_when_the_runs_carry_a_tail_too(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert stop(one, [0, 1], 4) is None  # 32 rounds carry no p99: a few seconds more
         assert stop(one, [0, 1], 4, elapsed_s=P99_MAX_S) == "decided"
         assert stop(one, [0, 1], 4, rounds=P99_ROUNDS) == "decided"
 
     def test_an_answered_comparison_ends_between_interim_analyses_as_soon_as_it_has_enough_runs(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 5)
         assert stop(one, [0, 1], 5, rounds=P99_ROUNDS) == "decided"
         assert stop(one, [0, 1], 5, rounds=P99_ROUNDS - 1) is None
 
     def test_before_the_first_interim_analysis_nothing_is_an_answer(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 3)
         assert one.contrasts([0, 1], {0, 1})[1].verdict == "FASTER"
         assert stop(one, [0, 1], 3, rounds=1000, elapsed_s=1000.0) is None
 
     def test_a_comparison_without_an_answer_is_not_ended_between_interim_analyses(self):
         """However good the interim numbers are: the split alpha prevents it."""
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.5, 1: 1.0}, 10, between=0.4)  # wild at the analyses at 4 and 8, calm from then on
         fill(one, {0: 1.5, 1: 1.0}, 31, first=10)
         found = one.contrasts([0, 1], {0, 1})[1]
@@ -90,25 +92,25 @@ class TestStop:
         assert stop(one, [0, 1], 32) == "decided"
 
     def test_the_last_interim_analysis_ends_it(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 1.0}, LOOKS[-1], noise=0.5)
         assert stop(one, [0, 1], LOOKS[-1]) == "rounds"
-        sure = standing()
+        sure = interim_result()
         fill(sure, {0: 1.0, 1: 0.5}, LOOKS[-1])
         assert stop(sure, [0, 1], LOOKS[-1]) == "decided"
 
     def test_the_budget_ends_it_where_no_generation_is_left_in_it(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 1.0}, 5, noise=0.5)
         assert stop(one, [0, 1], 5, left=0) == "budget"
         assert stop(one, [0, 1], 5, left=1) is None
-        sure = standing()
+        sure = interim_result()
         fill(sure, {0: 1.0, 1: 0.5}, 2)
         assert stop(sure, [0, 1], 2, left=0) == "decided"  # between two analyses, in the place of the next
 
     def test_what_cannot_be_decided_any_more_is_given_up_at_an_interim_analysis(self):
         looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
-        one = standing(effort=looks)
+        one = interim_result(effort=looks)
         fill(one, {0: 1.0, 1: 1.0}, 10, noise=0.5, between=0.3)
         assert one.contrasts([0, 1], {0, 1})[1].verdict == "UNDECIDED"
         assert stop(one, [0, 1], 9, left=3) == "hopeless"
@@ -118,7 +120,7 @@ class TestStop:
 
     def test_one_that_is_still_open_keeps_a_hopeless_one_company(self):
         looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
-        one = standing(effort=looks)
+        one = interim_result(effort=looks)
         fill(one, {0: 1.0}, 9)
         fill(one, {1: 1.0}, 9, noise=0.5, between=0.3)
         fill(one, {2: 1.3}, 9, noise=0.3)
@@ -126,7 +128,7 @@ class TestStop:
         assert stop(one, [0, 1, 2], 9, left=20) is None
 
     def test_without_anybody_to_compare_with_it_runs_until_it_is_rich(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0}, 5)
         assert one.contrasts([0], {0}) == {}
         assert stop(one, [0], 4, rounds=20) is None
@@ -134,15 +136,15 @@ class TestStop:
         assert stop(one, [0], 5, rounds=P99_ROUNDS) == "rounds"
 
     def test_all_must_be_settled(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 8)
         fill(one, {2: 1.0}, 8, noise=0.3)
         assert stop(one, [0, 1, 2], 8) is None
         assert stop(one, [0, 1], 8) == "decided"
 
     def test_splits_of_a_comparison_measured_longer_are_its_own(self):
-        looks = standing()
-        strict = standing(splits=1000.0)
+        looks = interim_result()
+        strict = interim_result(splits=1000.0)
         for one in (looks, strict):
             fill(one, {0: 1.0, 1: 0.9}, 4, noise=0.01)
         wide, narrow = (one.contrasts([0, 1], {0, 1})[1].half_width for one in (strict, looks))
@@ -153,7 +155,7 @@ class TestStop:
 
 class TestWhoGoesOn:
     def test_decided_configurations_leave_at_an_interim_analysis_and_the_references_stay(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 8)
         fill(one, {2: 1.0}, 8, noise=0.5)
         assert one.still_open([0, 1, 2], 8, 64, {0, 1, 2}) == [0, 2]
@@ -162,7 +164,7 @@ class TestWhoGoesOn:
 
     def test_nobody_leaves_while_somebody_who_overlaps_goes_on(self):
         """Else it would be ranked by fewer launches than who it is ranked against."""
-        alone, together = standing(), standing(family=3)
+        alone, together = interim_result(), interim_result(family=3)
         for one in (alone, together):
             fill(one, {0: 1.0, 1: 0.9, 3: 0.3}, 8)
             fill(one, {2: 0.9}, 8, noise=0.5)
@@ -170,7 +172,7 @@ class TestWhoGoesOn:
         assert together.still_open([0, 1, 2, 3], 8, 64, {0, 1, 2, 3}) == [0, 1, 2]
 
     def test_without_its_baseline_the_comparison_continues_against_the_ort_default(self):
-        one = standing(baseline=1, anchor=0)
+        one = interim_result(baseline=1, anchor=0)
         fill(one, {0: 1.0, 1: 1.0, 2: 0.5}, 4)
         assert one.reference({0, 1, 2}) == 1
         assert one.reference({0, 2}) == 0
@@ -179,12 +181,12 @@ class TestWhoGoesOn:
         assert one.contrasts([2], {2}) == {}
 
     def test_a_baseline_alone_is_compared_with_the_ort_default(self):
-        one = standing(baseline=1, anchor=0)
+        one = interim_result(baseline=1, anchor=0)
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert set(one.contrasts([0, 1], {0, 1})) == {0}
 
     def test_the_ort_default_alone_is_compared_with_its_aa_control(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0}, 6, copies=(0, 1))
         (found,) = one.contrasts([0], {0}).values()
         assert found.verdict == "EQUIVALENT"
@@ -192,7 +194,7 @@ class TestWhoGoesOn:
         assert stop(one, [0], 8, rounds=64) == "decided"
 
     def test_only_rounds_of_both_count(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0}, 7)
         fill(one, {1: 0.5}, 3)
         found = one.contrasts([0, 1], {0, 1})[1]
@@ -201,12 +203,12 @@ class TestWhoGoesOn:
 
 class TestNumbers:
     def test_the_ratio_is_per_row_and_above_one_for_the_faster(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.5}, 8)
         assert one.contrasts([0, 1], {0, 1})[1].ratio == pytest.approx(2.0, rel=0.01)
 
     def test_a_reference_of_two_processes_is_their_geometric_mean(self):
-        one = standing()
+        one = interim_result()
         for number in range(5):
             one.add((0, 0), 0, number, 0.010)
             one.add((0, 1), 0, number, 0.040)
@@ -218,27 +220,27 @@ class TestNumbers:
         assert one.contrasts([0, 1], {0, 1})[1].ratio == pytest.approx(3.0)  # of 2, 3 and 3
 
     def test_the_median_so_far_is_that_of_all_blocks_of_both_copies(self):
-        one = standing()
+        one = interim_result()
         assert one.p50_s(0) is None
         for number, seconds in enumerate((0.001, 0.002, 0.009)):
             one.add((0, number % 2), 0, number, seconds)
         assert one.p50_s(0) == pytest.approx(0.002)
 
     def test_what_differs_within_and_between_processes_is_a_ratio_of_variances(self):
-        one = standing()
+        one = interim_result()
         assert one.variance_ratio([0, 1], {0, 1}) is None
         fill(one, {0: 1.0, 1: 0.5}, 1)
         assumed = one.variance_ratio([0, 1], {0, 1})
         sigma = one.contrasts([0, 1], {0, 1})[1].sigma
         assert sigma is not None
         assert assumed == pytest.approx(sigma**2 / ASSUMED_PRIOR.sigma_between**2)
-        noisy = standing()
+        noisy = interim_result()
         fill(noisy, {0: 1.0, 1: 0.5}, 30, noise=0.2, between=0.002)
         much = noisy.variance_ratio([0, 1], {0, 1})
         assert much is None or much > 10
 
     def test_the_launches_to_expect_are_an_interim_analysis_that_suffices_for_the_widest(self):
-        one = standing(target=0.02)
+        one = interim_result(target=0.02)
         assert one.predicted([0, 1], {0, 1}) == LOOKS[0]
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert one.predicted([0, 1], {0, 1}) == LOOKS[0]
@@ -246,7 +248,7 @@ class TestNumbers:
         assert one.predicted([0, 1, 2], {0, 1, 2}) == LOOKS[-1]
 
     def test_what_is_known_of_processes_before_the_comparison_counts(self):
-        one = standing()
+        one = interim_result()
         fill(one, {0: 1.0, 1: 0.9}, 2)
         assumed = one.contrasts([0, 1], {0, 1})[1]
         one.prior = Prior(sigma_between=0.2, df=4.0, source="history")
@@ -327,7 +329,7 @@ class TestRivals:
     @staticmethod
     def of(factors: dict[int, float], generations: int, **how: Any) -> InterimResult:
         effort = Effort(name="quick", target=0.03, budget_s=30, looks=LOOKS, rivals=True)
-        one = standing(effort=effort)
+        one = interim_result(effort=effort)
         fill(one, factors, generations, **how)
         return one
 

@@ -502,6 +502,6 @@ def test_uploads_of_one_dataset_are_kept_and_others_refused(
 
 def test_a_sample_is_named_as_it_is_found_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(st, "session_state", {"d.path": str(ROOT / dataset.SAMPLE)})
-    spec = dataset.asked("d")
+    spec = dataset.chosen_dataset("d")
     assert spec is not None
     assert spec.path == dataset.SAMPLE

@@ -12,7 +12,7 @@ from core.evidence.measurement import Trial
 from core.evidence.profile_difference import OUTSIDE, UNSEEN
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
-from core.run.explanation import known, pair, passes_path
+from core.run.explanation import end_to_end_of, pair, passes_path
 from core.run.job import Status
 from core.show import verdict
 from core.store import ModelRecord
@@ -159,7 +159,7 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     table = at.dataframe[0].value
     assert list(table["Part"])[-2:] == [OUTSIDE, UNSEEN]
     assert any(one.startswith("Reorder ") for one in table["Part"])
-    end = known(state.store(), pair(state.store(), compared.baseline.id, compared.trial.id))
+    end = end_to_end_of(state.store(), pair(state.store(), compared.baseline.id, compared.trial.id))
     for column, whole_s in (("Baseline (ms)", end.baseline_s), ("Candidate (ms)", end.candidate_s)):
         assert table[column].sum() == pytest.approx(whole_s * 1e3, abs=1e-3)  # each is rounded for the screen
     assert table["Share"].sum() == pytest.approx(1, abs=1e-3)

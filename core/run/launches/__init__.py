@@ -128,7 +128,7 @@ class _RunningComparison:
             workers, entries, self.record, self.rng, self._report_start, settings.timeout_s
         )
         self.kept: dict[int, Path] = {}  # index of the configuration -> file of its outputs
-        self.standing = InterimResult(settings)
+        self.interim_result = InterimResult(settings)
         self.began = time.monotonic()
         self.first_block_s: float | None = None
         # Of each process of a screening: when its start began, and how many had failed by then.
@@ -278,7 +278,7 @@ class _RunningComparison:
 
     def _without_decided(self, active: list[int], launches: int) -> list[int]:
         """Remove decided configurations after measuring their costs; the references stay."""
-        left = self.standing.still_open(active, launches, self.made, active)
+        left = self.interim_result.still_open(active, launches, self.made, active)
         gone = [index for index in active if index not in left]
         if gone and not self.stage:
             self._costs(gone)
@@ -328,14 +328,14 @@ class _RunningComparison:
         rough = self.settings.effort.rounds
         anchor_ns = self.launch_processes.known_ns.get(self.settings.anchor)
         if anchor_ns is not None:
-            self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
+            self.interim_result.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
         if rough:
             return [None] * screening_rounds(spending, rough)
         if launches == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
-        ratio = self.standing.variance_ratio(active, active)
+        ratio = self.interim_result.variance_ratio(active, active)
         rounds = rounds_of_launch(
             spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, launches=launches
         )
@@ -351,7 +351,7 @@ class _RunningComparison:
         last = self.record.generations[-1].rounds
         made = rounds_for_p50(spending) if self.stage else self._rounds_of_group()  # a screening needs no p50
         least = min_rounds_of_next_launch(spending, made, launches)
-        return self.standing.stop(
+        return self.interim_result.stop(
             active,
             active,
             launches,
@@ -436,7 +436,7 @@ class _RunningComparison:
 
     def _add_to_interim(self, block: Block, rows: int) -> None:
         seconds = statistics.median(block.latencies_s) / max(1, rows)
-        self.standing.add((block.contestant, block.copy), block.generation, block.round, seconds)
+        self.interim_result.add((block.contestant, block.copy), block.generation, block.round, seconds)
 
     def _block(self, key: Key, number: int, position: int, reply: wire.BlockReply) -> Block:
         if self.first_block_s is None:
@@ -471,11 +471,11 @@ class _RunningComparison:
             before: number of the first launch that has not ended.
         """
         now = time.monotonic()
-        measured = sorted({index for index, _ in self.standing.medians})
-        found = self.standing.interim(measured, measured, before=before)
+        measured = sorted({index for index, _ in self.interim_result.medians})
+        found = self.interim_result.interim(measured, measured, before=before)
         launches = self.record.generations[-1].number + 1
         self.predicted = self._predicted_rounds(measured, launches, more, deadline - now)
-        reference = self.standing.reference(measured)
+        reference = self.interim_result.reference(measured)
         contrasts = [
             {
                 "candidate": index,
@@ -502,7 +502,7 @@ class _RunningComparison:
 
     def _p50_s(self, index: int) -> float | None:
         """Seconds per inference, not per sample."""
-        per_row, load = self.standing.p50_s(index), self.record.ran[index].load
+        per_row, load = self.interim_result.p50_s(index), self.record.ran[index].load
         return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
 
     def _predicted_rounds(self, measured: Sequence[int], launches: int, more: int, left_s: float) -> int:
@@ -510,7 +510,7 @@ class _RunningComparison:
         if self.settings.runs is not None:
             return len(split_runs(self.settings.runs))
         each = max(1, round((self.made + more) / launches))
-        wanted = each * self.standing.predicted(measured, measured)
+        wanted = each * self.interim_result.predicted(measured, measured)
         spending = self._current_costs()
         round_s = spending.round_s + spending.start_s / each
         held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))

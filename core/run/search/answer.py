@@ -274,7 +274,7 @@ def _drop(one: MeasuredConfiguration, drop: float) -> LimitJudged:
     }
 
 
-def kept(limits: Sequence[LimitJudged]) -> str:
+def limits_state(limits: Sequence[LimitJudged]) -> str:
     """Return MISSED if a constraint is missed, else UNKNOWN if one is unknown, else MET."""
     states = {one["state"] for one in limits}
     return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
@@ -294,8 +294,8 @@ def outcome(
         result: of the run.
         margin: equivalence margin, relative.
     """
-    able = [one for one in candidates if not one["error"] and kept(one["limits"]) != "MISSED"]
-    default_able = default is not None and kept(default["limits"]) != "MISSED"
+    able = [one for one in candidates if not one["error"] and limits_state(one["limits"]) != "MISSED"]
+    default_able = default is not None and limits_state(default["limits"]) != "MISSED"
     if not able:
         return ("NO_DIFFERENCE" if default_able else "NONE_KEEPS_LIMITS"), None
     better = [one for one in able if one["gain"]["verdict"] == Verdict.FASTER]
@@ -303,11 +303,11 @@ def outcome(
         if is_rejected(result):
             return "REJECTED", able[0]
         if better:
-            sure = [one for one in better if kept(one["limits"]) == "MET"]
+            sure = [one for one in better if limits_state(one["limits"]) == "MET"]
             return ("FOUND", sure[0]) if sure else ("UNDECIDED", better[0])
         open_ = [one for one in able if _may_beat(one, margin)]
         return ("UNDECIDED", open_[0]) if open_ else ("NO_DIFFERENCE", None)
-    sure = [one for one in able if kept(one["limits"]) == "MET"]
+    sure = [one for one in able if limits_state(one["limits"]) == "MET"]
     return ("FOUND", sure[0]) if sure else ("UNDECIDED", able[0])
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
-from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, look
+from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, observe
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
 from core.process.job_worker import Progress
@@ -310,7 +310,7 @@ class Search:
             other = trials.get(comparison.baseline)
             error = "" if stored.error is None else stored.error["message"]
             head = Observation(stage="confirm", race=comparison.id, trial=trial_id, error=error)
-            own = look(head, whole.facts, {} if other is None else other.facts, found)
+            own = observe(head, whole.facts, {} if other is None else other.facts, found)
         sizes = self.search_state.sizes(choice) if choice is not None else None
         return answers.MeasuredConfiguration(
             changes=changes,

@@ -25,7 +25,7 @@ from core.evidence.evaluations import (
     ReportedSpeedup,
     Stage,
     evaluation_from_dict,
-    look,
+    observe,
     reported_speedup,
 )
 from core.evidence.measurement import Trial
@@ -279,7 +279,7 @@ class SearchState:
         splits = float(
             comparison.protocol.get("splits") or max(1, len(comparison.protocol.get("looks") or ()))
         )
-        return look(
+        return observe(
             Observation(stage=stage, race=comparison.id, trial=trial.id, error=error, splits=splits),
             trial.facts,
             {} if default is None else default.facts,

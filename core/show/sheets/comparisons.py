@@ -306,13 +306,13 @@ def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column
 
 
 def points(
-    found: Sequence[Measured], standing: SweepRanking | None = None, busy: Mapping[str, str] | None = None
+    found: Sequence[Measured], ranking: SweepRanking | None = None, busy: Mapping[str, str] | None = None
 ) -> Table:
     """Return one row per point of a sweep, in the order of its values.
 
     Args:
         found: the points.
-        standing: their ranking, and which are over the latency limit.
+        ranking: their order, and which are over the latency limit.
         busy: ID of a comparison -> background load.
     """
     names = list(found[0].values) if found else []
@@ -328,15 +328,15 @@ def points(
         return lambda one: (one.latency or {}).get(name)
 
     def stands(names: Callable[[SweepRanking], frozenset[str]]) -> Callable[[Measured], Value]:
-        return lambda one: standing is not None and standing.is_in(one, names(standing))
+        return lambda one: ranking is not None and ranking.is_in(one, names(ranking))
 
     def place(one: Measured) -> str:
-        return "" if standing is None else standing.place(one)
+        return "" if ranking is None else ranking.place(one)
 
     return tabulate(
         found,
         *map(value, names),
-        *([] if standing is None else [(Column("best", help=BEST_HELP), lambda one: _MARKS[place(one)])]),
+        *([] if ranking is None else [(Column("best", help=BEST_HELP), lambda one: _MARKS[place(one)])]),
         (Column("place", key="place", on="none"), place),
         (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
         (Column("95 % interval", right=True, on="terminal"), _interval),
@@ -386,7 +386,7 @@ def points(
         (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
         (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
         (Column("error", key="error", on="browser"), lambda one: one.error),
-        (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
+        (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, ranking)),
         drop=("p95", "trial", "95 % interval"),
         solid=("95 % interval", "samples/s, 95 %"),
     )
@@ -435,10 +435,10 @@ def _ran_on(one: Measured) -> str:
     return "" if one.latency is None else ran_on(ran)
 
 
-def _remarks_on_a_point(one: Measured, standing: SweepRanking | None) -> str:
+def _remarks_on_a_point(one: Measured, ranking: SweepRanking | None) -> str:
     remarks = _fallback(one.providers if one.fallback else None)
-    if standing is not None:
-        remarks += ["over the limit"] if standing.is_in(one, standing.over) else []
+    if ranking is not None:
+        remarks += ["over the limit"] if ranking.is_in(one, ranking.over) else []
     remarks += [OUTPUTS_DIFFER] if one.breach else []
     remarks += ["measured before"] if one.reused else []
     remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []

@@ -129,7 +129,7 @@ def _written(value: Any) -> str:
 # --- one variant --------------------------------------------------------------------------------------------
 
 
-def made(record: ModelRecord) -> list[Fact]:
+def creation_facts(record: ModelRecord) -> list[Fact]:
     """Return how a variant was created, with its checks; empty for an original."""
     facts = variant_of(record)
     if facts is None:

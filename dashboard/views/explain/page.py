@@ -18,11 +18,11 @@ from core.run.explanation import (
     TIMEOUT_S,
     Pair,
     comparison_of_pair,
+    end_to_end_of,
     explain_plan,
     explained,
     explained_at,
     explanations,
-    known,
     pair,
 )
 from core.run.job import Status
@@ -338,7 +338,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
 
 def _comparison_button(of: Pair) -> None:
     """Draw the button that measures an undecided pair longer, or compares the two for the first time."""
-    end = known(state.store(), of)
+    end = end_to_end_of(state.store(), of)
     if end.decided:
         return
     if ended := verdict.continuable_comparison(state.store(), of):

@@ -385,6 +385,6 @@ def _select_row(key: str, one: ShownGraph, own: Sequence[Row]) -> None:
     if number != st.session_state.get(f"{LEVEL}.{one.name}", 0):
         st.session_state[f"{LEVEL}.{one.name}"] = number
     around = graph_folding.open_around(view.places, view.opened, node)
-    if graph_folding.drawn(view.places, around) <= MOST_DRAWN:
+    if graph_folding.count_drawn(view.places, around) <= MOST_DRAWN:
         levels.store_unfolded(view, around)
     _choose(view, [node], None, by="row")

@@ -72,7 +72,7 @@ def _peaks(found: Mapping[str, Any] | None) -> None:
         )
         return
     st.markdown("#### Peak performance")
-    peaks.shown(found, key="machine.peaks.table")
+    peaks.draw(found, key="machine.peaks.table")
 
 
 # --- the noise check ---------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def _data(record: ModelRecord | None) -> DatasetSpec | None:
             outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
             return dataset.form(dataset.LABELLED, outputs=outputs)
     try:
-        return dataset.asked(dataset.LABELLED)
+        return dataset.chosen_dataset(dataset.LABELLED)
     except TunerError as error:
         state.report(error)
         return None
@@ -82,7 +82,7 @@ def _data(record: ModelRecord | None) -> DatasetSpec | None:
 def _quiet_dataset() -> DatasetSpec | None:
     """Return the data of this session; the YAML includes them although no target needs them."""
     try:
-        return dataset.asked(dataset.LABELLED)
+        return dataset.chosen_dataset(dataset.LABELLED)
     except TunerError:
         return None
 

@@ -151,7 +151,7 @@ class SearchForm:
     models: Models  # variants among the candidates
 
 
-def asked(record: ModelRecord) -> SearchForm:
+def search_form_of(record: ModelRecord) -> SearchForm:
     """Return the validated form.
 
     Raises:
@@ -212,7 +212,7 @@ def start_spec(whole: Question) -> TrialSpec:
     spec = state.current_spec()
     precision = st.session_state.get(EFFORT) or QUICK
     protocol = spec.protocol.model_copy(update={"effort": precision, "budget_s": None, "runs": None})
-    data = dataset.asked(dataset.LABELLED) if whole.accuracy else None
+    data = dataset.chosen_dataset(dataset.LABELLED) if whole.accuracy else None
     return spec.model_copy(update={"protocol": protocol, "dataset": data, "targets": ()})
 
 

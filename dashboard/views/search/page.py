@@ -151,7 +151,7 @@ def _ask(model: ModelRecord) -> tuple[SearchForm | None, str]:
 
 def _read_form(model: ModelRecord) -> tuple[SearchForm | None, TunerError | None]:
     try:
-        return form.asked(model), None
+        return form.search_form_of(model), None
     except TunerError as error:
         return None, error
 
@@ -188,7 +188,7 @@ def start() -> None:
     if model is None:
         return
     try:
-        asked = form.asked(model)
+        asked = form.search_form_of(model)
         state.check_before(asked.spec)
         prepared = search.prepare(
             asked.spec,

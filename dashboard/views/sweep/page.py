@@ -350,7 +350,7 @@ def _start(record: ModelRecord, again: bool) -> None:
     if state.is_busy("sweep"):  # a double click
         return
     try:
-        axes = varied.asked()
+        axes = varied.chosen_axes()
         named = sweep.models(state.store(), record)
         points = sweep.expand(state.current_spec(), axes, record.info, named)
         known = _shown(record, named, points).read_progress(state.store()).known

@@ -128,7 +128,7 @@ def set_axes(axes: Sequence[Axis]) -> None:
             st.session_state[_values_key(one.name)] = texts if _is_listed(one.name) else ", ".join(texts)
 
 
-def asked() -> list[Axis]:
+def chosen_axes() -> list[Axis]:
     """Return the axes of the current widget values, so that a value just typed counts; raises `SpecError`."""
     found = []
     for name in (st.session_state[AXIS], st.session_state.get(SECOND)):

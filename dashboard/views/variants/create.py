@@ -156,7 +156,7 @@ def chosen_calibration() -> DatasetSpec | None:
     """
     if st.session_state.get(CALIBRATION, RANDOM) != DATA:
         return None
-    spec = dataset.asked(dataset.CALIBRATION)
+    spec = dataset.chosen_dataset(dataset.CALIBRATION)
     if spec is None:
         raise SpecError(
             "No calibration data are chosen.", hint="Name a file, upload one, or choose random values."

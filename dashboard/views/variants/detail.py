@@ -61,7 +61,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         st.markdown(
             "\n".join(f"{i}. {format.plain(sheets.step_line(one))}" for i, one in enumerate(steps, 1))
         )
-        tables.facts([*sheets.made(record), Fact("file", record.path)])
+        tables.facts([*sheets.creation_facts(record), Fact("file", record.path)])
     with right:
         _found(facts["facts"])
         if facts["notes"]:

@@ -113,7 +113,7 @@ def _family(
     ended: Status | None,
 ) -> None:
     root, data = variants.original(state.store(), source), _labelled()
-    shown = variant_tree.shown(made)
+    shown = variant_tree.shown_variant(made)
     if root is not None:
         with bar.more:
             variant_comparison.draw(root, made, data)

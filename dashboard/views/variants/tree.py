@@ -200,7 +200,7 @@ def show(sha: str) -> None:
     st.session_state[SHOWN] = sha
 
 
-def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
+def shown_variant(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Return the variant to show: the chosen one, or the current model if it is a variant, or the newest."""
     made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
     chosen = (st.session_state.get(SHOWN), st.session_state.get(state.MODEL))
