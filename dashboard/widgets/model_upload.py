@@ -12,6 +12,7 @@ from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.server import upload
 
+TAB = "Upload"  # label of the tab that holds the area
 NOT_ADDED = "The model was not added"
 
 

@@ -36,6 +36,7 @@ from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE
 from core.store.searches import StudyRecord
 from dashboard import demo
+from dashboard.widgets import model_upload
 from tests.serving import LOG, serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -364,7 +365,7 @@ def saved(page: Page, press: Locator, target: Path) -> Path:
 def upload(page: Page, path: Path) -> None:
     """Bring a model, on Models, and wait until the server has said what became of it."""
     button(page, "models.add.open").click()
-    page.get_by_role("tab", name="Upload").click()
+    page.get_by_role("tab", name=model_upload.TAB).click()
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
     page.wait_for_selector('.drop[aria-busy="false"]')  # it has none before the first file
     finished(page)
@@ -396,7 +397,7 @@ def presented(page: Page) -> str:
     link = dialog.get_by_test_id("stCode")
     expect(link).to_contain_text("follow=")
     address = re.sub(r"\s", "", link.inner_text())
-    dialog.get_by_role("button", name="Close").click()
+    page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     return address
 

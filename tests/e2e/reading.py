@@ -273,7 +273,9 @@ def in_the_end(page: Page, script: str) -> list[Any]:
 def settled(page: Page, script: str) -> Any:
     """What a script answers once it answers the same twice."""
     before, found = None, page.evaluate(script)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
     while found != before:
+        assert time.monotonic() < deadline, f"It never rests: {before}, then {found}"
         page.wait_for_timeout(150)
         before, found = found, page.evaluate(script)
     return found

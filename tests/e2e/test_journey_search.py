@@ -15,6 +15,7 @@ from tests.e2e.conftest import (
     button,
     field,
     finished,
+    keyed,
     named,
     number,
     recorded,
@@ -30,6 +31,8 @@ def ask(page: Page) -> str:
     for key in ("Home", "ArrowRight", "ArrowRight"):
         time.press(key)
     expect(time).to_have_value("2")
+    keyed(page, "search.extend").locator("label").first.click()  # however slow the machine is: never refused
+    expect(field(page, "search.extend")).to_be_checked()
     finished(page)
     return started(page, button(page, "search.run"))
 

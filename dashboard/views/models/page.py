@@ -55,7 +55,7 @@ def _open_ways() -> None:
 def _ways(records: Sequence[ModelRecord]) -> None:
     """Draw the sources of new models."""
     sample, uploaded, folder, export = st.tabs(
-        ["Samples", "Upload", "From the server", "Convert from PyTorch"],
+        ["Samples", model_upload.TAB, "From the server", "Convert from PyTorch"],
         key=WAYS,
         on_change="rerun",  # else a message above the tabs resets the open one in the browser
     )
