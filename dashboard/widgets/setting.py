@@ -50,6 +50,8 @@ def undo(label: str, key: str) -> None:
                 on_click=state.reset,
                 args=(key,),
             )
+        else:
+            st.space(UNDO_PX)  # an empty container would take no room
 
 
 def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | None) -> None:
