@@ -235,7 +235,7 @@ def help_text(setting: TrialSetting) -> str:
             f"use {len(cpu['allowed'])}{quota}, so {cpu['usable']} threads are useful."
         )
     name = "ONNX Runtime's name" if setting.target in ("attribute", *ENTRIES) else "Name in the YAML"
-    parts.append(f"{name}: `{setting.field}`. Command line: `{setting.flag}`.")
+    parts.append(f"{name}: `{setting.field}`.")
     if setting.default not in (None, "", (), {}):
         parts.append(f"Default: `{format.value(setting.default)}`.")
     return "\n\n".join(parts)
