@@ -55,6 +55,8 @@ def undo(label: str, key: str) -> None:
                 on_click=state.reset,
                 args=(key,),
             )
+        else:
+            st.space(UNDO_PX)  # an empty container would take no room
 
 
 def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | None) -> None:
@@ -238,7 +240,7 @@ def help_text(setting: TrialSetting) -> str:
             f"use {len(cpu['allowed'])}{quota}, so {cpu['usable']} threads are useful."
         )
     name = "ONNX Runtime's name" if setting.target in ("attribute", *ENTRIES) else "Name in the YAML"
-    parts.append(f"{name}: `{setting.field}`. Command line: `{setting.flag}`.")
+    parts.append(f"{name}: `{setting.field}`.")
     if setting.default not in (None, "", (), {}):
         parts.append(f"Default: `{format.value(setting.default)}`.")
     return "\n\n".join(parts)

@@ -147,7 +147,7 @@ def _adder(kind: StepType) -> None:
     st.button(
         kind.title,
         key=f"step.add.{kind.kind}",
-        help=f"{format.plain(kind.help)}{format.plain(where)}\n\nCommand line: `{kind.flag}`.",
+        help=f"{format.plain(kind.help)}{format.plain(where)}",
         width="stretch",
         on_click=_add,
         args=(kind.kind,),

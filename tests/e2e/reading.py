@@ -150,7 +150,8 @@ FIRST_SCREEN = _with_selectors("""
 # What a first screen has at least, and at most; the share and the place are those of pictures and tables.
 LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
 
-# Of a phone's screen: where the first picture begins, and which controls besides the bar's are above it.
+# Of a phone's screen: where the first picture begins, whether the sentence is above it, which controls
+# besides the bar's are, and whether keys are named.
 ABOVE_THE_PICTURE = _with_selectors("""
 () => {
   const main = document.querySelector('[data-testid="stMain"]')
@@ -158,11 +159,14 @@ ABOVE_THE_PICTURE = _with_selectors("""
     && one.checkVisibility({ visibilityProperty: true, opacityProperty: true })
   const top = one => one.getBoundingClientRect().top
   const first = Math.min(...[...main.querySelectorAll(PICTURES)].filter(seen).map(top))
+  const said = [...main.querySelectorAll('.st-key-verdict h2, .st-key-pane-result h3')].find(seen)
   const BESIDE = '.st-key-bar, h1, h2, h3, h4, [data-testid="stElementToolbar"]'  // a heading has its link
   return [...main.querySelectorAll(FIELDS)]
     .filter(one => seen(one) && one.tabIndex >= 0 && !one.closest(BESIDE) && top(one) < first)
     .map(one => one.closest('[class*=st-key-]')?.className ?? one.outerHTML)
     .concat(first <= LOWEST_PX ? [] : [`the first picture begins at ${first} px`])
+    .concat(said && top(said) > first ? [`"${said.innerText}" is below the first picture`] : [])
+    .concat(/\\bCtrl\\b/.test(main.innerText) ? ['keys are named'] : [])
 }
 """)
 
@@ -215,7 +219,7 @@ def _misspent(found: dict[str, Any], pictures: bool) -> list[str]:
 
 
 def first_on_a_phone(page: Page) -> list[str]:
-    """Elements between the bar and the first picture of a phone's screen, one line each."""
+    """What a phone's screen has before or instead of the sentence and its picture, one line each."""
     return in_the_end(page, ABOVE_THE_PICTURE.replace("LOWEST_PX", str(LOWEST_PX)))
 
 

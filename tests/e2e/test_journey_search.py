@@ -39,6 +39,7 @@ def ask(page: Page) -> str:
 
 def test_a_search_is_cancelled_seen_by_another_resumed_and_answered(open_browser: Open, site: Site) -> None:
     page = open_browser("/search")
+    expect(number(page, "batch_size")).to_be_in_viewport()  # on the first screen
     study = ask(page)
     expect(page.locator(".st-key-search-live [data-ortune=picture]")).to_have_count(2, timeout=JOB_MS)
     button(page, "search.cancel").click()

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from playwright.sync_api import Locator, Page, Route, expect
+import pytest
+from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from benchmarks.flows import FLOWS, Hand, why
 from core.spec import spec_from_yaml
@@ -36,6 +37,19 @@ from tests.e2e.conftest import (
 )
 
 MOST_TABS = 250
+SHIFT_PX = 4  # that a control may move
+
+
+def box(one: Locator) -> FloatRect:
+    found = one.bounding_box()
+    assert found is not None
+    return found
+
+
+def ends(*controls: Locator) -> list[float]:
+    """The right end of each control, and its middle."""
+    found = map(box, controls)
+    return [at for one in found for at in (one["x"] + one["width"], one["y"] + one["height"] / 2)]
 
 
 def tab_to(page: Page, selector: str) -> None:
@@ -84,9 +98,13 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     tab_to(page, ".st-key-tune-live")
     page.keyboard.press("Space")
     expect(page.locator(".st-key-glimpse")).to_be_visible()
+    slider = keyed(page, "slide.knob.intra_op_num_threads")
+    width = box(slider)["width"]
     tab_to(page, ".st-key-slide-knob-intra_op_num_threads input[type=range]")
     page.keyboard.press("ArrowRight")
     expect(number(page, "intra_op_num_threads")).to_have_value("1")
+    finished(page)
+    assert box(slider)["width"] == pytest.approx(width, abs=SHIFT_PX), "the slider keeps its width"
     tab_to(page, ".st-key-slide-knob-batch_size input[type=range]")
     for wanted in ("2", "4"):
         page.keyboard.press("ArrowRight")
@@ -148,9 +166,7 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
     said = page.get_by_test_id("stTabPanel").or_(page.get_by_role("tabpanel")).get_by_test_id("stAlert").first
     expect(said).to_be_in_viewport()
     expect(page.get_by_role("tab", name="Upload")).to_have_attribute("aria-selected", "true")
-    here, there = page.locator(".drop").first.bounding_box(), said.bounding_box()
-    assert here is not None
-    assert there is not None
+    here, there = box(page.locator(".drop").first), box(said)
     assert 0 < there["y"] - here["y"] < 250
 
     had = len(site.store.models())
@@ -164,8 +180,10 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
     button(page, "models.use").click()
     at_page(page, "Tune")
     set_number(page, "intra_op_num_threads", 1)  # else there is nothing to compare with
+    before = ends(run_button(page), keyed(page, "tune.live"))
     first = started(page, run_button(page))
     is_live(page)
+    assert ends(button(page, "cancel"), keyed(page, "tune.live")) == pytest.approx(before, abs=SHIFT_PX)
     until(page, lambda: site.store.trial(first).state == "RUNNING")
 
     other = open_browser(before=hold_events_back)

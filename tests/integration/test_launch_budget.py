@@ -131,6 +131,6 @@ def test_on_the_command_line_a_refusal_is_an_exit_code_and_says_the_budget(
     with simulated_clock.machine(lambda label, plan: Model(run_s=1.0)):
         done = cli.run(name, str(square), *options, "--budget", "1s")
     assert done.code == EXIT_UNDECIDED, done.err
-    assert re.search(r"--budget \d+", done.err)
+    assert re.search(r"budget of \d+ s", done.err)
     kept = cli.run("history", "--json").document["trials"]
     assert {one["state"] for one in kept} == {"FAIL"}

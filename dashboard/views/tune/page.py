@@ -301,6 +301,7 @@ def _empty(record: ModelRecord | None) -> None:
 def _example() -> None:
     """Draw a recorded result of the sample model as a run shows it."""
     shown = demo.example()
+    st.caption(f":material/history: {format.plain(shown['origin'])}")
     st.markdown(f"{format.icon(shown['icon'])} **{format.plain(shown['sentence'])}**")
     st.caption(format.plain(f"{shown['model']}, {shown['settings']}, {shown['against']}"))
     contrast = {**shown["contrast"], "label": shown["settings"]}
@@ -310,11 +311,10 @@ def _example() -> None:
     )
     plots.draw(
         compare_charts.forest(info, slim=True),
-        "Example result",
+        "Speed versus reference",
         key="first.forest",
         alt=f"{shown['settings']}: {shown['sentence']}, {shown['against']}. {shown['origin']}",
     )
-    st.caption(f":material/history: {format.plain(shown['origin'])}")
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
