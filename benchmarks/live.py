@@ -2,13 +2,14 @@
 
 A real dashboard with Live on and a real browser, on this machine. Twenty moves of each model, each to
 settings that were not run yet in that session (threads, I/O binding, batch size), so that each starts a
-process, on a machine of two CPUs. Measured in the page, from the key press to the first text with a
+process, on a machine of two CPUs. Measured in the page, from the key press to the first interval of the
 ratio of these settings. Targets: the median within 1 s (digits_cnn, tiny_transformer) or 2.5 s
 (MobileNetV3-Small). Exit code 1: one of them was not met.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -61,15 +62,14 @@ WATCH = r"""() => {
 
 
 def moved_s(page: Page, press: Locator, key: str) -> float:
-    """Press a key on a control; seconds to the first ratio of the settings that follow."""
+    """Press a key on a control; seconds to the first ratio of the settings that follow, inf: none came."""
     press.focus()
     began = page.evaluate(WATCH)
     press.press(key)
     try:
         page.wait_for_function("() => window.back > 0", polling=50, timeout=PATIENCE_MS)
-    except TimeoutError:
-        shown = page.locator(".st-key-glimpse").all_inner_texts()
-        raise SystemExit(f"No ratio came within {PATIENCE_MS / 1e3:g} s; it shows: {shown}") from None
+    except TimeoutError:  # on a busy machine the launches may end without an interval
+        return math.inf
     seconds = float(page.evaluate("() => window.back") - began) / 1e3
     page.wait_for_timeout(REST_MS)
     return seconds
@@ -120,7 +120,8 @@ def main() -> int:
                 lab.row(
                     f"{name}: first ratio after a slider rests",
                     "the page's own clock",
-                    f"median {median:.2f} s [{low:.2f}, {high:.2f}], p95 {late:.2f} s, {len(values)} moves",
+                    f"median {median:.2f} s [{low:.2f}, {high:.2f}], p95 {late:.2f} s, {len(values)} moves, "
+                    f"{values.count(math.inf)} without a ratio",
                     f"≤ {MOST_S[name]:g} s",
                 )
             browser.close()
