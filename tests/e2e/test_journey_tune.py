@@ -129,15 +129,20 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     assert stored.state == "COMPLETE"
     assert stored.spec["session"] == {"intra_op_num_threads": 1}
 
+    name, text = exported(page)
+    assert trial[:8] in name
+    assert spec_from_yaml(text).to_dict() == stored.spec
+
+
+def exported(page: Page) -> tuple[str, str]:
+    """Name and text of the file that the keyboard alone downloads from a result on Tune."""
     tab_to(page, '.st-key-pane-result a[href*="export"]')
     page.keyboard.press("Enter")
     at_page(page, "Export")
     tab_to(page, '[data-testid="stDownloadButton"]')
     with page.expect_download() as download:
         page.keyboard.press("Enter")
-    text = Path(download.value.path()).read_text()
-    assert trial[:8] in download.value.suggested_filename
-    assert spec_from_yaml(text).to_dict() == stored.spec
+    return download.value.suggested_filename, Path(download.value.path()).read_text()
 
 
 def workers(home: Path) -> list[psutil.Process]:

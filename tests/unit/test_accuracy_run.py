@@ -16,6 +16,7 @@ from core import wire
 from core.evidence.comparison import same_request
 from core.run.accuracy import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
 from core.run.accuracy.numbers import calibration_rows
+from core.show.format import interval_share
 from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
 from core.store import Accuracy, Store, database
@@ -320,9 +321,9 @@ def test_comparison_pairs_the_rows(store: Store) -> None:
     assert numbers(judged["text"])[-1] == judged["rows_needed"]
     assert found["agreement"]["count"] == 2
     said = accuracies.compared(found).headline
-    assert all(
-        part in said for part in ("50.00 %", "of 4 samples", str(accuracies.interval(found["agreement"])))
-    )
+    same = found["agreement"]
+    span = interval_share(same["low"], same["high"])
+    assert all(part in said for part in ("50.00 %", "of 4 samples", span))
     assert (found["reference"]["model"], found["candidate"]["model"]) == ("fp32", "int8")
     assert found["sensitivity"] is None
 

@@ -117,13 +117,9 @@ def private_words(path: Path) -> list[str]:
 # Where a text that a page may show names an option of the command line, and why.
 OPTIONS_NAMED = {
     "dashboard/__main__.py": "the command of the server",
-    "dashboard/report/__main__.py": "the command of the reports",
     "dashboard/server/gate.py": "the operator starts the server with it",
-    "dashboard/views/export/page.py": "a command to copy",
     "dashboard/views/models/page.py": "the operator starts the server with it",
     "core/run/importing.py": "after the name of the page",
-    "core/spec/settings/__init__.py": "the table of options",
-    "core/spec/sizes.py": "options to copy",
     "core/wire/feeding.py": "after the name of the field",
     "core/wire/variables.py": "the reference of variables",
 }
