@@ -14,7 +14,7 @@ def entries(page: Page) -> int:
 def add_preset(page: Page, name: str) -> None:
     """Add a preset to the list."""
     before = entries(page)
-    page.get_by_role("button", name="Presets").first.click()
+    button(page, "compare.add.presets").click()
     button(page, f"compare.add.preset.{name}").click()
     expect(page.locator('[class*="st-key-compare-entry-"]')).to_have_count(before + 1)
     page.keyboard.press("Escape")
@@ -41,7 +41,7 @@ def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_i
     expect(page.locator(".st-key-compare-race")).to_have_count(0)
     add_preset(page, "edge")
     add_preset(page, "cpu-latency")
-    page.locator(".st-key-compare-precision").get_by_role("radio").last.click()  # the longest
+    page.locator(".st-key-compare-precision").get_by_role("radio", name="publish").click()
     finished(page)
     comparison = started(page, button(page, "compare.run"))
     is_running(page)

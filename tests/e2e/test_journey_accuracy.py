@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from core.spec import spec_from_yaml
+from dashboard.views.accuracy.results import THRESHOLD
 from tests.e2e.conftest import JOB_MS, Open, button, keyed, saved
 
 
@@ -21,7 +22,7 @@ def test_a_model_is_evaluated_and_its_threshold_chosen_and_taken_away(
     expect(keyed(page, "accuracy.cards")).to_be_visible(timeout=JOB_MS)
     expect(page.locator(".st-key-accuracy-confusion .main-svg").first).to_be_visible()
 
-    page.locator(".st-key-accuracy-view").get_by_role("radio", name="Threshold").click()
+    page.locator(".st-key-accuracy-view").get_by_role("radio", name=THRESHOLD).click()
     keyed(page, "dataset.positive_class").get_by_role("combobox").click()
     page.get_by_role("option", name="8", exact=True).click()
     curves = page.locator(".st-key-accuracy-tradeoff").first  # while it is drawn anew, old ones stay

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from dashboard.charts.profile_charts import NOT_FOUND
 from tests.e2e.conftest import Open, Site, button, field, finished, named, recorded, saved
 
 DATA = Path(__file__).parents[1] / "data"
@@ -33,7 +34,7 @@ def test_a_profile_is_looked_through_taken_away_and_one_from_elsewhere_brought(
     search.fill("conv")
     search.press("Enter")
     timeline = page.locator(".st-key-profile-timeline")
-    expect(timeline.filter(has_text="not found").first).to_be_visible()  # others are pale
+    expect(timeline.filter(has_text=NOT_FOUND).first).to_be_visible()  # others are pale
     expect(timeline).to_have_count(1)  # what was drawn before is gone
     finished(page)
     page.locator(".st-key-profile-zoom-timeline label").first.click()

@@ -67,7 +67,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
         expect(drop).to_have_count(left - 1)
         finished(page)  # while lines are drawn anew, old ones are counted, too
     expect(result).to_have_count(0)
-    page.locator(".st-key-scorecard-what").get_by_role("button", name="From YAML").click()
+    button(page, "scorecard.yaml").click()
     page.locator("textarea").last.fill(path.read_text())
     page.locator("textarea").last.press("Control+Enter")
     button(page, "scorecard.load").click()

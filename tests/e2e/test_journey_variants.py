@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Page, expect
 
 from core.run.variants import steps_of, variant_of
+from dashboard.views.variants.create import DATA
 from tests.e2e.conftest import JOB_MS, Open, Site, button, finished, keyed
 
 
@@ -13,7 +14,7 @@ def add_int8_static_on_the_sample(page: Page) -> None:
     button(page, "step.add").click()
     button(page, "step.add.int8_static").click()
     page.keyboard.press("Escape")
-    keyed(page, "variants.calibration").get_by_text("My data").click()
+    keyed(page, "variants.calibration").get_by_role("radio", name=DATA).click()
     button(page, "calibration.sample").click()
     finished(page)
 

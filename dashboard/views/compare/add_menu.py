@@ -28,7 +28,9 @@ OFFERED = 100  # earlier trials in the list
 def draw(record: ModelRecord) -> None:
     """Draw the menu of sources."""
     with st.container(horizontal=True, gap="small", key="compare.adders"):
-        with st.popover("Presets", icon=":material/bookmark:", help="Named starting points."):
+        with st.popover(
+            "Presets", icon=":material/bookmark:", help="Named starting points.", key="compare.add.presets"
+        ):
             _preset_buttons(record)
         with st.popover("History", icon=":material/history:", help="Earlier trials of this model."):
             _history(record)
