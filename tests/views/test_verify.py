@@ -173,7 +173,7 @@ def test_a_kept_baseline_of_another_machine_is_refused(open_page: Open, trial: T
     [unraced] = {one.value for one in click(at, "verify.start").error} - before
     at.file_uploader(key="verify.against").upload("b.json", b"{}").run()
     [unread] = {one.value for one in click(at, "verify.start").error} - before
-    assert tells(unread, "--record")
+    assert tells(unread, "baseline")
     assert unraced != unread
 
 
