@@ -139,7 +139,7 @@ def _family(
 def _labelled() -> DatasetSpec | None:
     """Return the labelled data of this session, as chosen on the Accuracy page; None: there are none."""
     try:
-        return dataset.asked(dataset.LABELLED)
+        return dataset.chosen_dataset(dataset.LABELLED)
     except TunerError:  # the Accuracy page reports it
         return None
 
