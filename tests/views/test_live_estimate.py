@@ -17,7 +17,7 @@ from dashboard import state
 from dashboard.widgets import live_estimate
 from tests.reading import numbers, tells
 from tests.views import sample_results
-from tests.views.page import Jobs, Open, click, followed, icons, lines, status, texts, widget
+from tests.views.page import Jobs, Open, click, followed, icons, lines, status, streamed_lines, texts, widget
 
 CONTRAST = {
     "candidate": live.WISH,
@@ -54,6 +54,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.LiveRequest]:
     monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
     monkeypatch.setattr(live.LiveRequests, "put", lambda self, wish: wishes.append(wish) or True)
     return wishes
+
+
+def estimate(at: AppTest) -> str:
+    """What the estimate says; a first visit has a recorded result beside it."""
+    return "\n".join(streamed_lines(followed(at, "glimpse.watch")))
 
 
 def switch_on(at: AppTest) -> AppTest:
@@ -95,7 +100,7 @@ def test_the_defaults_against_themselves_are_said_to_be_that(
     open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     jobs(status("live-1", kind="live", live=told(sample_results.spec_for(mlp), contrasts=[])))
-    said = texts(switch_on(open_page(model=mlp)))
+    said = estimate(switch_on(open_page(model=mlp)))
     assert ":material/bolt:" in said
     assert "Estimate:" not in said
     assert "×" not in said
@@ -125,7 +130,7 @@ def test_there_is_no_direction_before_the_interval_has_one(
     jobs(status("live-1", kind="live", live=now))
     at = switch_on(open_page(model=mlp))
     at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
-    said = texts(at)
+    said = estimate(at)
     assert expected in said
     assert "× faster" not in said
     assert "× slower" not in said

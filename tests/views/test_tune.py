@@ -890,7 +890,7 @@ def test_a_pinned_baseline_is_measured_in_the_next_run(
     assert tells(at.button(key="run").help, "pinned")
     click(at, "run")
     baseline = submitted[0]["baseline"]
-    assert (baseline.role, tells(baseline.label, "intra_op_num_threads 1")) == ("baseline", True)
+    assert (baseline.role, tells(baseline.label, "threads 1")) == ("baseline", True)
     assert baseline.spec.to_dict() == first.spec
 
 
