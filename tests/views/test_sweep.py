@@ -157,7 +157,7 @@ def test_the_best_point_under_a_typed_line_is_named_in_words(
     at.number_input(key="curves.line.number").set_value(2.0).run()
     found = sentence(at)
     assert tells(found, "check_circle", "batch 8: ", "2 ms")
-    assert re.search(r"samples/s \(95 % \[[\d,]+ to [\d,]+\]\)[^.]* p95 1\.4", found)
+    assert re.search(r"samples/s \(95 % CI \[[\d,]+ to [\d,]+\]\)[^.]* p95 1\.4", found)
     assert list(table(at)["Best"]) == ["", "★", ""]
     assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
     at.number_input(key="curves.line.number").set_value(0.1).run()

@@ -280,10 +280,14 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
-    """Draw the start view: three steps with links to other starting points, beside a recorded result."""
+    """Draw the start view: three steps with links to other starting points, beside a recorded result.
+
+    The recorded result goes when Live shows an estimate of this machine.
+    """
     steps, example = st.columns(2)
-    with example, st.container(border=True, key="first.example"):
-        _example()
+    if not st.session_state.get(live_estimate.ON):
+        with example, st.container(border=True, key="first.example"):
+            _example()
     chosen = f" {format.plain(record.name)} is chosen." if record else ""
     with steps, st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
