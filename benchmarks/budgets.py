@@ -43,7 +43,7 @@ from benchmarks.journal import (  # noqa: E402
     tell,
 )
 from benchmarks.states import ROOT, own  # noqa: E402
-from core.run.launches.schedule import GRACE_S  # noqa: E402
+from core.run.launches.budget import GRACE_S  # noqa: E402
 from core.spec.effort import EFFORTS  # noqa: E402
 
 MODELS = ("0.03", "1", "10", "100", "1000")

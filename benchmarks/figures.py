@@ -32,7 +32,7 @@ from benchmarks.models import SMALLEST  # noqa: E402
 from benchmarks.printed import GOAL, KINDS, share_of  # noqa: E402
 from benchmarks.scenes import SLOW  # noqa: E402
 from benchmarks.search import WORTH  # noqa: E402
-from core.run.launches.schedule import GRACE_S  # noqa: E402
+from core.run.launches.budget import GRACE_S  # noqa: E402
 
 REPORTED = RECORDS / "reported.csv"
 RECORDED = "records"

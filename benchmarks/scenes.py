@@ -40,7 +40,7 @@ from core.evidence.targets import evaluate_target
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
 from core.run.launches.blocks import pace
-from core.run.launches.schedule import rounds_of_launch
+from core.run.launches.budget import rounds_of_launch
 from core.run.search.answer import effects, pareto_front
 from core.run.search.plan import model_of, ranked_candidates
 from core.run.search.strategies import strategy_named

@@ -12,7 +12,7 @@ from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import form_state, format, presenting, state, url_state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
-from dashboard.widgets import access, glossary, machine_line  # noqa: E402
+from dashboard.widgets import accessibility, glossary, machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
@@ -77,7 +77,7 @@ with st.sidebar:
     glossary.button()
     presenting.sidebar()
     login.log_out()
-    access.apply_fixes()
+    accessibility.apply_fixes()
 state.show_notice()
 page.run()
 if not state.is_following():

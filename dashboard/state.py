@@ -32,7 +32,7 @@ from core.run.job_log import clean_up as settled
 from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import ComparisonHistory, Prediction, past, predict
 from core.run.scheduler import Scheduler
-from core.run.search.choices import Models, space_of
+from core.run.search.search_space import Models, space_of
 from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.question import Question

@@ -26,7 +26,7 @@ from core.evidence.record import Settings
 from core.evidence.result_types import SearchOutcome
 from core.evidence.stopping import InterimResult
 from core.evidence.verdict import Verdict
-from core.run.launches.schedule import Costs, launches_left, rounds_of_launch, screening_rounds
+from core.run.launches.budget import Costs, launches_left, rounds_of_launch, screening_rounds
 from core.run.search.answer import confirmation_order, outcome
 from core.run.search.plan import PlanState, Step, Strategy, next_step, ranked_candidates
 from core.run.search.running import LEAST_CONFIRMATION_S

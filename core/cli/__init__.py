@@ -2,8 +2,8 @@
 
 This module holds the table of commands and reports every expected error in one or two lines. It imports the
 module of a command only when that command runs. `comparing` holds the common parts of commands that compare,
-`options` turns options into a spec, `sheets` and `grid` turn results into text, `watch` shows progress, and
-`output` writes documents and defines the exit codes.
+`options` turns options into a spec, `sheets` and `terminal_width` turn results into text, `watch` shows
+progress, and `output` writes documents and defines the exit codes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from core import __version__
-from core.cli import grid
+from core.cli import terminal_width
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import exit_code, note, print_error, print_json
 from core.cli.signals import Interrupted, loading, signals
@@ -218,7 +218,7 @@ def run(argv: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
     try:
-        with signals(), grid.terminal():
+        with signals(), terminal_width.terminal():
             _check_arguments(argv)
             code = app(args=list(argv), prog_name=_program(), standalone_mode=False)
             sys.stdout.flush()

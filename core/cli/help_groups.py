@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from core.cli import grid
+from core.cli import terminal_width
 
 ADVANCED = ", advanced"
 ALL = "--help-all"
@@ -23,13 +23,15 @@ _Base: Any = typer.Context.formatter_class
 
 
 class _Formatter(_Base):  # type: ignore[misc]
-    """Wraps lines with `grid`, never inside a name."""
+    """Wraps lines with `terminal_width`, never inside a name."""
 
     def write_text(self, text: str) -> None:
         """Write paragraphs."""
         indent = " " * self.current_indent
         paragraphs = [" ".join(one.split()) for one in text.split("\n\n")]
-        folded = [grid.fold(one, self.width - self.current_indent, hard=False) for one in paragraphs]
+        folded = [
+            terminal_width.fold(one, self.width - self.current_indent, hard=False) for one in paragraphs
+        ]
         self.write("\n\n".join("\n".join(f"{indent}{line}" for line in lines) for lines in folded) + "\n")
 
     def write_dl(self, rows: Any, col_max: int = _NAMES, col_spacing: int = 2) -> None:
@@ -37,8 +39,8 @@ class _Formatter(_Base):  # type: ignore[misc]
         rows, indent = list(rows), " " * self.current_indent
         wide = min(max(len(name) for name, _ in rows), col_max) + col_spacing
         for name, text in rows:
-            names = grid.fold(name, self.width - len(indent))
-            lines = grid.fold(text, self.width - len(indent) - wide, hard=False) if text else [""]
+            names = terminal_width.fold(name, self.width - len(indent))
+            lines = terminal_width.fold(text, self.width - len(indent) - wide, hard=False) if text else [""]
             if len(names) > 1 or len(name) > wide - col_spacing:
                 names.append("")
             together = [f"{names[-1]:<{wide}}{lines[0]}", *(f"{'':<{wide}}{line}" for line in lines[1:])]

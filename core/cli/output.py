@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core import FORMAT_VERSION
-from core.cli import grid
+from core.cli import terminal_width
 from core.cli.help_groups import OUTPUT
 from core.wire.errors import ErrorRecord, SpecError, unwritable
 from core.wire.plain_data import plain
@@ -33,7 +33,7 @@ Wide = Annotated[
     typer.Option(
         "--wide",
         help="Show all columns of tables, even beyond the width of the terminal.",
-        callback=grid.widen,
+        callback=terminal_width.widen,
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.cli import grid
+from core.cli import terminal_width
 from core.cli.output import print_lines
 from core.evidence.verdict import Color
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -53,7 +53,7 @@ def print_parts(parts: Sequence[Part], *, headline: str = "") -> None:
 
 
 def lines(sheet: Sheet) -> list[str]:
-    """Return a sheet as lines of plain text, in the width of `grid`."""
+    """Return a sheet as lines of plain text, in the width of `terminal_width`."""
     return [one.text for one in _lines(sheet.parts, sheet.headline)]
 
 
@@ -79,7 +79,7 @@ def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
 
 
 def _sentence(text: str, style: str, *, begin: str = "", indent: int = 0) -> Iterator[_Styled]:
-    for one in grid.sentence(text, begin=begin, indent=indent):
+    for one in terminal_width.sentence(text, begin=begin, indent=indent):
         yield _Styled(one, style)
 
 
@@ -90,8 +90,8 @@ def _starts_block(part: Part, before: Part | None) -> bool:
 
 
 def _table(one: Table) -> Iterator[_Styled]:
-    columns, rows = as_text(one, short=grid.is_limited())
-    laid, below = grid.lay_out(
+    columns, rows = as_text(one, short=terminal_width.is_limited())
+    laid, below = terminal_width.lay_out(
         [[column.head for column in columns], *([visible(cell) for cell in row] for row in rows)],
         left={number for number, column in enumerate(columns) if column.is_text},
         drop=[column.head for name in one.drop for column in columns if column.name == name],

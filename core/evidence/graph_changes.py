@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.evidence.graph_facts import plain_op
-from core.evidence.profile_grouping import INSERTED_NAMES
+from core.evidence.node_matching import INSERTED_NAMES
 from core.wire.graph import Node, Side
 
 Kind = Literal["fused", "inserted", "replaced", "removed", "unknown"]

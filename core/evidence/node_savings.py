@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core import wire
+from core.evidence.node_matching import Group, TimedNode, TimedSide, group
 from core.evidence.profile_difference import profiler_cost_s
-from core.evidence.profile_grouping import Group, TimedNode, TimedSide, group
 from core.wire.profile_passes import Key, Passes
 
 # Suffixes that ONNX Runtime's quantization tools append to the name of an operator replaced by several nodes.

@@ -2,7 +2,7 @@
 
 The rows of a `Difference` add up to the whole run of each side, so their differences add up to the difference
 of the two: time in nodes, time outside the nodes, and time of the results that the profiled passes do not
-reproduce. `profile_grouping` matches the nodes; `profile_sentence` describes the result. Pure; used by the
+reproduce. `node_matching` matches the nodes; `profile_sentence` describes the result. Pure; used by the
 parent only. Times are seconds, per run or per sample.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from core.evidence.profile_grouping import (
+from core.evidence.node_matching import (
     Group,
     GroupNode,
     TimedSide,
@@ -114,7 +114,7 @@ class Difference:
     seen_s: float  # difference of the runs without the profiler in the passes
     seen_half_width_s: float | None
     instrument_s: float  # profiler overhead subtracted from every call of a node
-    scales: tuple[float, float]  # factors of the node times, see `profile_grouping.Timed`; 1: not scaled
+    scales: tuple[float, float]  # factors of the node times, see `node_matching.Timed`; 1: not scaled
     passes: int  # of each side
     runs: tuple[int, int]  # of each pass
     overlapping: bool  # nodes ran in parallel: their times add up to more than the run

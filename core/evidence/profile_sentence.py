@@ -6,8 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from core.evidence.node_matching import GroupNode
 from core.evidence.profile_difference import OUTSIDE, Difference, Row
-from core.evidence.profile_grouping import GroupNode
 from core.evidence.verdict import Verdict
 from core.wire.units import ms, provider
 

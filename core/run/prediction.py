@@ -19,7 +19,7 @@ from core.evidence.speedup_interval import ASSUMED_PRIOR, predicted_launches, su
 from core.evidence.stopping import P99_MAX_S, P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs
-from core.run.launches.schedule import (
+from core.run.launches.budget import (
     EXACT_LAUNCHES,
     MIN_ROUNDS_OF_TWO,
     Costs,

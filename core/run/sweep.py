@@ -31,7 +31,7 @@ from core.run.axes import (
     row_of,
     varies,
 )
-from core.run.search.choices import models_of
+from core.run.search.search_space import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
 from core.spec.settings import SETTINGS, Value

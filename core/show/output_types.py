@@ -15,10 +15,10 @@ from core.evidence.comparison import Contestant
 from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval
 from core.evidence.metrics.pairs import Verdict as PairVerdict
+from core.evidence.node_matching import GroupNode, Kind
 from core.evidence.node_savings import Choice, Unit
 from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import RowKind
-from core.evidence.profile_grouping import GroupNode, Kind
 from core.evidence.result_types import (
     ChangeRecord,
     CheckedFact,

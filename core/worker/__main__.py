@@ -114,7 +114,7 @@ def _answers(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.machine.settings import unknown_settings
+    from core.worker.machine.unknown_settings import unknown_settings
 
     return unknown_settings(payload)
 

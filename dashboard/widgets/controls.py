@@ -21,7 +21,7 @@ from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
-from dashboard.widgets import chain, choice, feeding
+from dashboard.widgets import choice, feeding, provider_chain
 from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
 
@@ -174,7 +174,7 @@ def _has_libraries(name: str) -> bool:
 
 def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
     if group == "Providers":
-        chain.providers()
+        provider_chain.providers()
     if group == "Protocol":
         comparison.protocol(spec, effects)
     for setting in _in_group(group, advanced=False):

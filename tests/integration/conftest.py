@@ -14,7 +14,7 @@ import pytest
 from core import wire
 from core.process.job_worker import run_job
 from core.run import launches
-from core.run.launches import blocks, costs, schedule
+from core.run.launches import blocks, budget, costs
 from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
@@ -28,7 +28,7 @@ def short_comparisons() -> Iterator[None]:
     """Blocks of 2 ms, few rounds and generations, and costs that are read for hundredths of a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)
-        patch.setattr(schedule, "MOST_ROUNDS", 6)
+        patch.setattr(budget, "MOST_ROUNDS", 6)
         patch.setattr(launches, "EXACT_LAUNCHES", 2)
         patch.setattr(costs, "IDLE_S", 0.01)
         patch.setattr(costs, "CPU_WINDOW_S", 0.02)

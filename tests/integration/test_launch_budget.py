@@ -1,6 +1,6 @@
 """The budget limits the wall time of a comparison: a slow model gets a p50 or is refused, with real workers.
 
-How comparisons divide their budgets is tested on a simulated clock, in the unit tests of the schedule.
+How comparisons divide their budgets is tested on a simulated clock, in the unit tests of the budget.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 
 from core.cli.output import EXIT_UNDECIDED
 from core.evidence.record import Entry, RawComparison
-from core.run.launches import blocks, costs, schedule
-from core.run.launches.schedule import P50_RUNS
+from core.run.launches import blocks, budget, costs
+from core.run.launches.budget import P50_RUNS
 from core.spec.effort import Effort
 from core.wire.errors import BudgetError
 from tests import simulated_clock
@@ -58,7 +58,7 @@ def seconds_are_short(short_comparisons: None) -> Iterator[None]:
         patch.setattr(blocks, "LONG_RUN_S", LONG_S)
         patch.setattr(blocks, "LONG_BLOCK_S", LONG_S)
         patch.setattr(costs, "SLOW_RUN_S", LONG_S)
-        patch.setattr(schedule, "GRACE_S", 0.25)
+        patch.setattr(budget, "GRACE_S", 0.25)
         yield
 
 

@@ -15,7 +15,7 @@ import pytest
 from core import wire
 from core.evidence.comparison import same_request
 from core.run.accuracy import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
-from core.run.accuracy.numbers import calibration_rows
+from core.run.accuracy.accuracy_metrics import calibration_rows
 from core.show.format import interval_share
 from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec

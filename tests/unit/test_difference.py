@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.evidence.node_matching import UNMATCHED, Group, half_width
 from core.evidence.profile_difference import OUTSIDE, UNSEEN, Difference, EndToEnd, Row, difference
-from core.evidence.profile_grouping import UNMATCHED, Group, half_width
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Verdict
 from core.run.explanation import Pair

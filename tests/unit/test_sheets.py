@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.cli import grid
+from core.cli import terminal_width
 from core.cli.sheets import lines, print_sheet
 from core.evidence.noise_check import NoiseCheckResult
 from core.show.sheets import Fact, Line, Note, Sheet, models_and_machines
@@ -91,7 +91,7 @@ def test_every_line_of_a_row_that_wraps_has_its_colour(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     rows = [("one two three four five six seven eight nine", "1")]
-    with grid.terminal():
+    with terminal_width.terminal():
         text = shown(Sheet("", [Table(columns=texts("words", "ms"), rows=rows, colors=["green"])]))
     assert text.count("\x1b[32m") == 2
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.evidence.result_types import SearchCosts
-from core.run.launches.schedule import P50_RUNS
+from core.run.launches.budget import P50_RUNS
 from core.run.prediction import ComparisonHistory, MeasuredRun
 from core.run.search.plan import SCREENING_SHARE, designed, next_step
 from core.run.search.time_needed import (

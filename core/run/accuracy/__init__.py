@@ -1,8 +1,8 @@
 """Measures, stores and compares accuracy on a labelled dataset, from a spec to numbers with intervals.
 
 A worker runs the rows and writes the scores of every class. All metrics are computed from these scores
-(`numbers`), so another threshold or class needs no new run. This package has no queue; jobs of the scheduler
-call it.
+(`accuracy_metrics`), so another threshold or class needs no new run. This package has no queue; jobs of the
+scheduler call it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from core import wire
 from core.process.job_worker import Run
-from core.run.accuracy.numbers import (
+from core.run.accuracy.accuracy_metrics import (
     DELTA,
     calibration_note,
     calibration_rows,

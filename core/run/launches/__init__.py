@@ -33,17 +33,7 @@ from core.process.contestant_workers import SharedForkServer, Workers
 from core.process.cpu_use import snapshot
 from core.process.job_worker import Progress
 from core.run.launches.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
-from core.run.launches.costs import (
-    after_s,
-    compare_outputs,
-    footprint,
-    keep_outputs,
-    read_cost,
-    read_energy,
-    run_peak,
-)
-from core.run.launches.processes import LaunchProcesses
-from core.run.launches.schedule import (
+from core.run.launches.budget import (
     EXACT_LAUNCHES,
     EXACT_LAUNCHES_DEAR,
     Costs,
@@ -56,6 +46,16 @@ from core.run.launches.schedule import (
     rounds_of_launch,
     screening_rounds,
 )
+from core.run.launches.costs import (
+    after_s,
+    compare_outputs,
+    footprint,
+    keep_outputs,
+    read_cost,
+    read_energy,
+    run_peak,
+)
+from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import Cancelled, TunerError
 
 MAX_DISCARDED = 20  # after so many disturbed rounds, waiting longer does not help

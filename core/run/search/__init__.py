@@ -1,9 +1,9 @@
 """Searches for the best configuration under constraints within a time budget, confirmed in fresh processes.
 
 `prepare` creates a search from a question, `continue_search` continues a stored one, and `job` queues it.
-`choices` builds the search space, `plan` decides the next step (pure), `strategies` propose configurations,
-`running` executes the steps, `search_state` holds the state, `accuracy_limits` measures accuracy, and
-`answer` and `progress` compute the result.
+`search_space` builds the search space, `plan` decides the next step (pure), `strategies` propose
+configurations, `running` executes the steps, `search_state` holds the state, `accuracy_limits` measures
+accuracy, and `answer` and `progress` compute the result.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
-from core.run.search.choices import exclusion_words, models_of, place_of, space_of
 from core.run.search.plan import gain_of, screening_share, sought
 from core.run.search.running import search_job_work
+from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
 from core.run.search.search_state import FIXED_S, Prepared
 from core.run.search.stored import answer_of
 from core.run.search.strategies import strategy_named

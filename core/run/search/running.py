@@ -24,7 +24,6 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search import progress
 from core.run.search.accuracy_limits import accuracy_for_limits
-from core.run.search.choices import exclusion_words, make_variants, models_of, place_of, space_of
 from core.run.search.plan import (
     Step,
     error_rate_divisor,
@@ -34,6 +33,7 @@ from core.run.search.plan import (
     ranked_candidates,
     screening_share,
 )
+from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
 from core.run.search.search_state import CONTROL, Clock, Prepared, SearchState
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (

@@ -33,8 +33,8 @@ from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, Searc
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.preparation import Resolved
 from core.run.search import answer as answers
-from core.run.search.choices import Models
 from core.run.search.plan import PlanState, Step, gain_of, ranked_candidates
+from core.run.search.search_space import Models
 from core.spec import TrialSpec, effective, is_provider_option
 from core.spec.effort import STAGES
 from core.spec.question import Question

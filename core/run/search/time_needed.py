@@ -14,7 +14,7 @@ from typing import Any
 
 from core.evidence.result_types import SearchCosts
 from core.evidence.verdict import MIN_LAUNCHES
-from core.run.launches import schedule
+from core.run.launches import budget
 from core.run.launches.blocks import SWITCH_S, pace
 from core.run.prediction import ComparisonHistory, expected_run_s
 from core.spec import TrialSpec
@@ -42,8 +42,8 @@ def costs_from_past(past: ComparisonHistory, default: TrialSpec, fixed_s: float)
     run_s = expected_run_s(default, past.seen)
     block = pace(run_s * 1e9)
     block_s = block.expected_s + SWITCH_S
-    costs = schedule.Costs(start_s=past.start_s, round_s=block_s, after_s=0.0, runs=block.min_runs)
-    rounds = schedule.screening_rounds(costs, STAGES["screen"].rounds)
+    costs = budget.Costs(start_s=past.start_s, round_s=block_s, after_s=0.0, runs=block.min_runs)
+    rounds = budget.screening_rounds(costs, STAGES["screen"].rounds)
     return SearchCosts(
         run_s=run_s,
         start_s=past.start_s,
@@ -61,7 +61,7 @@ def costs_from_start(start_s: float, fixed_s: float, after_s: float) -> SearchCo
         run_s=0.0,
         start_s=start_s,
         block_s=0.0,
-        runs=schedule.P50_RUNS,
+        runs=budget.P50_RUNS,
         screen_s=start_s,
         fixed_s=fixed_s,
         after_s=after_s,
@@ -84,13 +84,13 @@ def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
 
     Fewer launches than the default give no confidence interval, and so no answer.
     """
-    rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs["runs"])))
+    rounds = max(launches, math.ceil(budget.P50_RUNS / max(1, costs["runs"])))
     return costs["fixed_s"] + CONFIRMING * (launches * costs["start_s"] + rounds * costs["block_s"])
 
 
 def can_confirm(costs: SearchCosts, left_s: float) -> bool:
     """Return whether the shortest confirmation with a p50 and an interval fits the remaining time."""
-    return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
+    return confirmation_s(costs) <= LATE * left_s + budget.GRACE_S
 
 
 def screenable(costs: SearchCosts, budget_s: float, *, share: float) -> int:

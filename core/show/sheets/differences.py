@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.evidence.node_matching import Group, GroupNode
 from core.evidence.profile_difference import Difference, EndToEnd, Row
-from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
 from core.run.explanation import Pair
 from core.show.sheets import Line, Sheet

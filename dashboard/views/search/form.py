@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.run.preparation import Resolved
 from core.run.search import place_of
-from core.run.search.choices import Models, axes_of, models_of
+from core.run.search.search_space import Models, axes_of, models_of
 from core.spec import TrialSpec
 from core.spec.question import (
     DEFAULT_BUDGET_S,

@@ -17,7 +17,7 @@ from core.run.axes import (
     row_of,
     value_words,
 )
-from core.run.search.choices import CPU
+from core.run.search.search_space import CPU
 from core.spec import TrialSpec
 from core.spec.settings import Place
 from core.spec.space import MODEL

@@ -24,7 +24,6 @@ from dashboard import demo, format, live_events, state
 from dashboard.charts import compare_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
-    chain,
     controls,
     feeding,
     live_estimate,
@@ -36,6 +35,7 @@ from dashboard.widgets import (
     past_results,
     playback,
     plots,
+    provider_chain,
     report,
     results,
     tables,
@@ -252,7 +252,7 @@ def _result_side(
         results.header(trial)
         results.failed(trial)
         if trial.error and trial.error["type"] == "ProviderError":
-            chain.provider_remedies("failed")
+            provider_chain.provider_remedies("failed")
             st.caption("Then press **Run** again.")
 
 

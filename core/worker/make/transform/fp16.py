@@ -22,8 +22,8 @@ from core.wire import DatasetPlan, FeedPlan, OutputError, Progress, StepCheck
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.output_check import check_outputs
 from core.worker.make.transform.agreement import error_between, outputs_of
+from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
-from core.worker.make.transform.rounding import rounded
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models.checking import first_line
 from core.worker.models.graphs import bodies_of, graphs_of, nodes_of, tensors_of

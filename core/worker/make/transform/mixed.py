@@ -22,8 +22,8 @@ from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
 from core.worker.make.transform.fp16 import TOOL, blocked_nodes, name_nodes, stored_value_checks, to_half
+from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import load_whole, write_whole
-from core.worker.make.transform.rounding import rounded
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models.graphs import nodes_of
 from core.worker.session.feeds import Array

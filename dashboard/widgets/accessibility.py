@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-_JS = Path(__file__).parents[1] / "access.js"
+_JS = Path(__file__).parents[1] / "accessibility.js"
 _component = st.components.v2.component("ortune_access", js=_JS.read_text(encoding="utf-8"))
 
 

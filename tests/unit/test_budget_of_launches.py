@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.evidence.record import RawComparison
 from core.evidence.stopping import P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES, words
-from core.run.launches.schedule import (
+from core.run.launches.budget import (
     GRACE_S,
     MIN_ROUNDS_OF_TWO,
     MOST_ROUNDS,
@@ -225,7 +225,7 @@ class Told:
 
 
 def compared(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
-    """Race by the schedule, until the budget ends it; every start and every round takes what it takes.
+    """Compare by the plan of the budget, until it is spent; every start and every round takes what it takes.
 
     Raises:
         BudgetError: as of `check_budget`.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.cli import grid
+from core.cli import terminal_width
 from core.cli.sheets import lines
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Contestant
 from core.evidence.evaluations import Evaluation
@@ -28,7 +28,7 @@ NODES = [(LONG, "MatMul", "1.5"), ("b", "Add", "0.1")]
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("COLUMNS", "80")
-    with grid.terminal():
+    with terminal_width.terminal():
         yield
 
 
@@ -137,14 +137,14 @@ def test_what_is_wrapped_is_all_there_and_what_is_left_out_is_named() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_wide_lifts_the_limit_for_this_run() -> None:
-    assert grid.widen(True)
+    assert terminal_width.widen(True)
     assert LONG in tables()["nodes"][1]
 
 
 def test_the_width_is_80_where_nobody_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("sys.__stdout__", io.StringIO())
-    with grid.terminal():
+    with terminal_width.terminal():
         assert max(map(len, tables()["history"])) <= 80
         assert LONG not in tables()["nodes"][1]
 
@@ -191,7 +191,7 @@ def test_no_table_of_a_search_breaks_a_setting_or_is_wider_than_its_terminal() -
 
 @pytest.mark.parametrize("width", [16, 30, 60])
 def test_settings_are_broken_at_commas(width: int) -> None:
-    shown = grid.fold(short_words(SETTINGS), width)
+    shown = terminal_width.fold(short_words(SETTINGS), width)
     assert max(map(len, shown)) <= width
     assert [one.strip() for line in shown for one in line.split(",") if one.strip()] == SHORT
 
@@ -203,13 +203,13 @@ def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: p
         [Fact("hint", f"It has free dimensions of which nobody said a size: {command}.")],
     )
     monkeypatch.setenv("COLUMNS", "80")
-    with grid.terminal():
+    with terminal_width.terminal():
         shown = lines(said)
     assert max(map(len, shown)) <= 80
     assert [line.index(command) for line in shown if command in line] == [16]
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr("sys.stdout", io.StringIO())  # a pipe: each sentence stays on one line
-    with grid.terminal():
+    with terminal_width.terminal():
         assert len(lines(said)) == 2
 
 
@@ -270,4 +270,4 @@ def test_a_file_works_out_its_own_columns_only() -> None:
     ],
 )
 def test_a_line_is_cut_behind_a_whole_word_and_not_for_its_comma(width: int, left: str) -> None:
-    assert grid._cut("outputs differ; busy machine", width) == left
+    assert terminal_width._cut("outputs differ; busy machine", width) == left
