@@ -1,7 +1,4 @@
-"""Descriptions of inputs: type, shape and source of values.
-
-Pure.
-"""
+"""Descriptions of inputs: type, shape and source of values. Pure."""
 
 from __future__ import annotations
 

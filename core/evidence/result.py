@@ -551,7 +551,7 @@ def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[flo
 
 
 def self_test_result(evidence: Evidence) -> SelfTestResult:
-    """Return the A/A test of a comparison of a configuration with itself.
+    """Return the result of a self-test: a configuration compared with itself.
 
     Raises:
         WorkerError: there was no A/A test, because the second process failed.

@@ -159,7 +159,9 @@ class InterimResult:
     def still_open(
         self, active: Sequence[int], launches: int, rounds: int, live: Collection[int]
     ) -> list[int]:
-        """Return the configurations to measure further; interim analyses drop settled ones, never references.
+        """Return which of `active` to keep measuring.
+
+        Decided configurations leave at an interim analysis; references stay.
 
         If several are ranked, a configuration whose interval overlaps that of a remaining one stays, so both
         are measured equally long while their order is open. Among rivals, those significantly slower than the

@@ -51,9 +51,9 @@ def snapshot() -> Snapshot:
 
 
 def viewers() -> frozenset[int]:
-    """Return the processes of this machine that have a TCP connection to this one, such as a browser.
+    """Return the PIDs of local processes with a TCP connection to this process, such as a browser.
 
-    Without processes of other machines or behind a proxy; empty where the system denies the list.
+    Remote clients and clients behind a proxy are missing; empty where the system denies the list.
     """
     try:
         ends = {_ports(one) for one in psutil.Process().net_connections("tcp") if one.raddr}

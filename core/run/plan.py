@@ -76,7 +76,11 @@ def pinned(session: SessionSpec) -> SessionSpec:
 
 
 def pinned_libraries(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return each library with the hash of its file in the operator's folder; raises as `pinned`."""
+    """Return each library with the hash of its file in the operator's folder.
+
+    Raises:
+        SpecError: see `resolve_library`.
+    """
     return tuple(str(resolve_library(text)[1]) for text in texts)
 
 

@@ -49,7 +49,7 @@ class Subject:
 
     @property
     def rows(self) -> int:
-        """Its own batch size."""
+        """The batch size of `spec`, resolved against the model."""
         try:
             return resolve_batch(self.spec.workload, self.record.info)
         except SpecError:  # the measurement reports it

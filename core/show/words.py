@@ -1,4 +1,4 @@
-"""Formats numbers, times and settings of results, for sheets and exports. Pure functions."""
+"""Phrases on results for sheets and exports: counts, times, sizes and settings. Pure; numbers by `format`."""
 
 from __future__ import annotations
 

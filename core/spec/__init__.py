@@ -150,7 +150,7 @@ class SessionSpec(Spec):
 
     @property
     def requested_providers(self) -> tuple[str, ...]:
-        """Names of the chain; ONNX Runtime's own default is the CPU alone."""
+        """Names of the requested chain; without one, the CPU provider."""
         return tuple(provider.name for provider in self.providers) or ("CPUExecutionProvider",)
 
 

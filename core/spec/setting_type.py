@@ -1,7 +1,6 @@
 """The base type of every setting of a session, a provider or a step. Data only.
 
-Widgets, the command line and help texts need these fields only; further fields of a table are defined with
-that table.
+Widgets, the command line and help texts need these fields only; a table that needs more subclasses `Setting`.
 """
 
 from __future__ import annotations

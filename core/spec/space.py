@@ -67,7 +67,7 @@ class Space:
     unvaried: tuple[str, ...] = ()  # settings kept at the start's value, to limit the size
 
     def values(self, choice: Choice) -> dict[str, Value | None]:
-        """Return the value of a configuration on each axis, including the start's values."""
+        """Return the value of a configuration on every axis, also where it equals the start's."""
         return {axis.name: axis.values[index] for axis, index in zip(self.axes, choice, strict=True)}
 
     def changes(self, choice: Choice) -> dict[str, Value | None]:

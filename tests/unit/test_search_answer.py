@@ -13,7 +13,7 @@ from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
 from core.run.search.answer import MeasuredConfiguration
-from core.run.search.plan import designed
+from core.run.search.strategies import designed
 from core.show.sheets.searches import sentence
 from core.spec.question import Question, parse_limits, parse_objective, question_from_dict
 from tests import builders

@@ -23,13 +23,11 @@ from core.run.search.plan import (
     MOST_LAUNCHES,
     PlanState,
     Strategy,
-    at_random,
-    designed,
     error_rate_divisor,
-    in_order,
     model_of,
     next_step,
 )
+from core.run.search.strategies import at_random, designed, in_order
 from core.spec.question import question_from_dict
 from core.spec.space import Choice
 from tests.searching import MARGIN, Machine, Run, gains, large_space, small_space

@@ -14,12 +14,12 @@ Shares and batch sizes did best on simulated machines (`tests/unit/test_search_s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from core.evidence.effects import Codes, Effects, balanced_design, fit, next_batch
+from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
     FROM_MEDIANS,
     Evaluation,
@@ -30,13 +30,12 @@ from core.evidence.evaluations import (
     weighted,
 )
 from core.evidence.result_types import SearchCosts
-from core.run.search.failures import excluded_mask, sound
+from core.run.search.failures import sound
 from core.run.search.time_needed import can_confirm
 from core.spec.question import Question
-from core.spec.space import MODEL, Choice, Space
+from core.spec.space import Choice, Space
 
 FIRST = 2  # configurations of the first screening, which measures the cost of one
-BATCH = 6  # configurations of a later screening
 EXTRA_PROCESSES = (
     3  # additional processes of a screening: the ORT default, its A/A control and a hidden control
 )
@@ -48,14 +47,11 @@ SCREENING_SHARE, ELIMINATION_SHARE = (
     0.2,
 )  # of the time for screening, elimination round; the rest confirms
 SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is screened completely; its screening share
-PROMISING = 0.05  # smallest expected improvement worth a screening, as a share of the margin
 MOST_CONFIRMED = 2  # confirmations that ran: each adds a false-alarm risk
 MOST_WITHIN_LIMITS = 4  # same with constraints, which the best may miss; the false-alarm rate is divided
 SEVERAL = 4  # launches of two candidates that must fit the time; otherwise one is confirmed alone
 LATE = 0.9  # share of the duration of a one-launch confirmation that must remain
 DESIGN = 24  # least size of the balanced design; at least the number of non-default values + 4
-SINGLES_SHARE = 0.5  # share of a screening for configurations that change one value of the start
-DESIGN_SHARE = 0.5  # largest share of all affordable screened configurations for the design
 HALVED = 2  # factor by which the number of repeated configurations shrinks each time
 MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # launches of a configuration in screening; configurations of a repeat
 DOUBT_Z = 1.0  # standard deviations within which two configurations may be equally good
@@ -64,7 +60,6 @@ FLAT = 0.5  # share of the margin below which the best is not promising
 SIMPLIFIED = 2  # best configurations whose simplified versions are compared, too
 SIMPLER_BY = 0.5  # largest predicted loss of a simplified configuration, as a share of the margin
 FUTILE = 12  # evaluations without any success after which screening stops
-RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,90 +184,6 @@ def _look_budget_s(known: PlanState) -> float:
 def _is_futile(known: PlanState) -> bool:
     """Whether all evaluations have failed, so that further ones would fail, too."""
     return len(known.tried) >= FUTILE and all(one.failed for one in known.tried.values())
-
-
-def designed(known: PlanState, count: int) -> Sequence[Choice]:
-    """Strategy `race`: best of earlier searches, a balanced design, then the model's best predictions."""
-    choices, at = known.space.choices, {choice: i for i, choice in enumerate(known.space.choices)}
-    reserved = [] if known.default is None else [at[known.default]]
-    taken = [at[one] for one in known.tried if one in at]
-    taken += [one for one in reserved if one not in taken]
-    if hints := [one for one in known.hints if one in at and at[one] not in taken][:count]:
-        return hints
-    open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
-    open_ = open_[~excluded_mask(known, known.codes[open_])]
-    wanted = min(sought(known.space), round(DESIGN_SHARE * _affordable(known, count)))
-    if len(open_) <= count:
-        return [choices[int(i)] for i in open_]
-    if len(taken) < wanted:
-        if _holds_another(known, count):
-            count = min(count, max(wanted - len(taken), BATCH))
-        risky = () if known.tried else _risky(known, open_)
-        near = [i for i in risky if np.count_nonzero(known.codes[i]) == 1][:count]
-        open_ = np.setdiff1d(open_, risky) if near else open_  # no other one here changes a risky setting
-        near = near or _single_changes(known, open_, count)
-        taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
-        rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
-        seen = range(len(taken))
-        chosen = balanced_design(known.codes[rows], count, seed=known.question.seed, taken=seen)
-        return [choices[i] for i in (*near, *(int(rows[i]) for i in chosen))]
-    model = model_of(known)
-    if model is None:
-        return ()
-    found = next_batch(model, known.codes[open_], min(count, max(BATCH, count // 2)))
-    if not found or max(gain for _, gain in found) < PROMISING * known.margin:
-        return ()
-    return [choices[int(open_[i])] for i, _ in found]
-
-
-def _risky(known: PlanState, open_: Iterable[int]) -> list[int]:
-    """Return the configurations that change a risky setting: the first screening changes it alone."""
-    risky = [axis for axis, one in enumerate(known.space.axes) if one.name in RISKY]
-    return [i for i in open_ if any(known.codes[i][axis] for axis in risky)]
-
-
-def _single_changes(known: PlanState, open_: Iterable[int], count: int) -> list[int]:
-    """Return single-change configurations for half a screening, if one screening would fit all of them.
-
-    With few values and few evaluations they are more informative than a balanced design. With many values
-    they would leave most values untested.
-    """
-    single = np.count_nonzero(known.codes, axis=1) == 1
-    if single.sum() > max(count, BATCH):
-        return []
-    rng = np.random.default_rng((known.question.seed, len(known.tried)))
-    near = rng.permutation([i for i in open_ if single[i]])
-    return [int(i) for i in near[: round(SINGLES_SHARE * count)]]
-
-
-def _later(known: PlanState, count: int) -> float:
-    """How many configurations fit into later screenings after one of `count`."""
-    later_s = screening_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
-    return math.floor(later_s / known.each_s) if known.each_s else math.inf
-
-
-def _holds_another(known: PlanState, count: int) -> bool:
-    """Whether a screening of `BATCH` configurations leaves time for another one, which it can guide."""
-    return _later(known, min(count, BATCH) + EXTRA_PROCESSES) >= BATCH + EXTRA_PROCESSES
-
-
-def _affordable(known: PlanState, count: int) -> int:
-    """How many configurations fit into all screenings together, with `count` in the next one."""
-    later = max(0, min(_later(known, count), 10 * DESIGN))
-    return int(min(len(known.codes), len(known.tried) + count + later))
-
-
-def in_order(known: PlanState, count: int) -> Sequence[Choice]:
-    """Strategy `grid`: configurations in the order of the space."""
-    left = [one for one in known.space.choices if one not in known.tried and one != known.default]
-    return sound(known, left)[:count]
-
-
-def at_random(known: PlanState, count: int) -> Sequence[Choice]:
-    """Strategy `random`: the next configurations of an order that the seed determines."""
-    order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
-    drawn = (known.space.choices[int(i)] for i in order)
-    return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
 
 
 def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
@@ -437,7 +348,7 @@ def error_rate_divisor(question: Question) -> int:
 
 
 def simplified(known: PlanState, choice: Choice) -> Choice:
-    """Return a configuration without the changes that have no effect according to the model."""
+    """Revert the changes to which the fitted model of effects gives no benefit."""
     model = model_of(known)
     if model is None:
         return choice

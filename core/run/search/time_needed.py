@@ -1,6 +1,4 @@
-"""Estimates the time a search needs for screening and confirmation.
-
-Pure.
+"""Estimates the time a search needs for screening and confirmation. Pure.
 
 A confirmation launches the candidate and ONNX Runtime's default, the latter twice (the A/A control), and
 needs enough inferences of each for a p50. Seconds throughout.

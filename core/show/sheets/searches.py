@@ -257,7 +257,7 @@ def time_words(answer: SearchResult | Mapping[str, Any]) -> str:
 
 
 def space_words(space: Mapping[str, Any]) -> str:
-    """Return the numbers of combinations and of distinct ones, and the main reason for the others."""
+    """Return the numbers of combinations and of distinct ones, and the most frequent reason to skip one."""
     text = f"{space['distinct']:,} distinct configurations ({space['combinations']:,} combinations)"
     reason = next(iter(space["left_out"]), "")
     return f"{text}; most frequent reason to skip one: {reason}" if reason else text

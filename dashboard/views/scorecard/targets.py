@@ -136,7 +136,7 @@ def draw() -> list[TargetSpec]:
 
 
 def _said(line: str, before: list[TargetSpec]) -> list[TargetSpec]:
-    """Return `before` with this line's target; without it where the line is invalid, and show the reason."""
+    """Return `before` plus this line's target; show the reason if the line is empty or invalid."""
     try:
         target = target_of(line)
         if target is None:

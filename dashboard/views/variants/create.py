@@ -219,7 +219,7 @@ def start(
 
 
 def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
-    """Queue changed steps of a variant, from its original and with its calibration data.
+    """Queue a new variant of the original with changed steps and the same calibration data.
 
     Steps before the changed one are reused. Call in a callback.
     """

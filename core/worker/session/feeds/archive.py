@@ -54,7 +54,7 @@ class Archive:
         return list(self._members)
 
     def read(self, names: Sequence[str]) -> dict[str, Array]:
-        """Return these arrays.
+        """Return the arrays called `names`.
 
         Raises:
             SpecError: a member is not an array, or together they need too much memory.
