@@ -37,7 +37,7 @@ class Filter:
                 raise SpecError(f"`--grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
         known = {setting.name for setting in SETTINGS}
         for text in self.changed:
-            name = text.partition("=")[0]
+            name, _ = _name_and_value(text)
             if _plain(name) not in known and "." not in name:
                 raise SpecError(
                     f"There is no setting `{name[:60]}`.{nearest(_plain(name), known)}",
@@ -92,9 +92,15 @@ class Filter:
             return False
         values = changes_of(spec)
         return all(
-            _plain(name) in values and (not equals or values[_plain(name)] == value.strip())
-            for name, equals, value in (text.partition("=") for text in self.changed)
+            _plain(name) in values and value in ("", values[_plain(name)])
+            for name, value in map(_name_and_value, self.changed)
         )
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    """Split `NAME=VALUE`, or `NAME VALUE` as the list shows it; the value is empty if there is none."""
+    name, _, value = text.strip().partition("=" if "=" in text else " ")
+    return name.strip(), value.strip()
 
 
 def _plain(name: str) -> str:

@@ -714,10 +714,10 @@ def test_own_numbers_of_another_machine_are_refused_before_anything_is_measured(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{}", "is not a baseline"),
-        ("[", "is not a baseline"),
+        ("{}", "not a recorded baseline"),
+        ("[", "not a recorded baseline"),
         ('{"baseline": 2}', "made by a newer version"),
-        ('{"baseline": 1, "speed": {"ratio": -1}}', "is not a baseline"),
+        ('{"baseline": 1, "speed": {"ratio": -1}}', "not a recorded baseline"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(
