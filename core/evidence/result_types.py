@@ -48,7 +48,7 @@ class ContrastRecord(ContrastNumbers):
 
     candidate: str  # ID of the trial
     baseline: str  # ID of the trial
-    holds: NotRequired[bool]  # false: the A/A control failed, so the verdict is UNDECIDED
+    holds: NotRequired[bool]  # false: too small beside a failed A/A control, so the verdict is UNDECIDED
     holds_reason: NotRequired[str]
     grade: NotRequired[Grade]  # precision of the interval, A to D; F: the comparison is invalid
     wall_s: NotRequired[float]

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from core.wire.errors import SpecError, nearest
 
 TERMS: Mapping[str, str] = {
-    "run": "One call of the model, from inputs to outputs. Latency is the time of one run.",
-    "block": "A short burst of consecutive runs of one configuration, some tens of milliseconds long. "
+    "run": "One inference: one call of the model, from inputs to outputs. Latency is the time of one run; "
+    "per run means per inference.",
+    "block": "Consecutive runs of one process, 20 to 100 ms long, or one run if that takes longer. "
     "The median latency of the block is used.",
-    "round": "One block of every configuration, in random order. Ratios are taken within a round, so "
-    "background load affects all configurations equally.",
+    "round": "One block of every process, in random order: one process per configuration, two for the ORT "
+    "default. Ratios are taken within a round, so background load usually affects all alike.",
     "launch": "One fresh process of every configuration, two of the default, measured for some rounds. Two "
-    "processes of the same configuration differ by a few percent, so an interval needs several launches.",
+    "processes of one configuration differ by 0.8 % (median, idle machine) and by more beside load, so an "
+    "interval needs several launches.",
     "comparison": "Rounds and launches of two to eight configurations, until the result is decided or "
     "the time budget is spent. One configuration is the baseline.",
     "trial": "One configuration of one model with its measured result. It has an ID and is listed in "
@@ -27,6 +29,8 @@ TERMS: Mapping[str, str] = {
     "A/A control": "Two copies of one configuration, usually ONNX Runtime's default, measured in the same "
     "rounds (an A/A test): any difference is noise. If they differ by more than 1 % with p < 0.01, only "
     "effects at least three times that size are reported.",
+    "A/A pair": "Two processes of one configuration in the same rounds of a search. A pair that differs "
+    "rejects nothing: the search warns, and the interval of its confirmation includes the spread.",
     "ORT default": "ONNX Runtime without any setting, on the same inputs. Every comparison measures it.",
     "95 % interval": "Of a hundred such intervals about 95 contain the true value. The 5 % are divided over "
     "the interim analyses of a comparison and over its configurations, and a part is reserved for "
@@ -49,7 +53,7 @@ TERMS: Mapping[str, str] = {
     "rounds": "Rounds without a disturbance in the system counters. If they alone give another verdict "
     "than all rounds, the reported interval covers both.",
     "grade": "Precision of a result, by the half-width of its 95 % interval: A ≤ 1 %, B ≤ 3 %, C ≤ 10 "
-    "%, D wider. F: rejected, because the A/A control failed.",
+    "%, D wider. F: rejected, because the A/A control failed and no effect is large enough beside it.",
     "background "
     "load": "Other processes or virtual machines that used the CPUs or the GPU during a measurement. "
     "Ratios are taken within rounds and stay comparable; absolute times may be too high.",
@@ -78,7 +82,8 @@ TERMS: Mapping[str, str] = {
     "does not inflate it.",
     "Pareto "
     "front": "The points that no other point beats in both quantities, such as latency and throughput. "
-    "Every other point is worse than one of them.",
+    "In a search, beating means significantly better in one and not worse by more than the equivalence "
+    "margin or the noise in the others.",
     "cold start": "The cost of the first answer: session creation, the first run, and the first run of a new "
     "input shape.",
     "provider": "The execution provider of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",

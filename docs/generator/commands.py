@@ -168,6 +168,10 @@ def exit_codes() -> str:
         "Every command ends with one of these codes. An error also prints one line and a hint to stderr; "
         "with `--json` it prints a [failure document](json.md).",
         table(["Code", "Meaning"], ([str(number), text] for number, text in GENERAL)),
+        "A CI job distinguishes the two meanings of code 1 by the document of `--json`. A limit is exceeded "
+        "if `fail_if_slower.broken` is not empty (`compare`), `state` is `MISSED` (`scorecard`), `outcome` "
+        "is `NONE_KEEPS_LIMITS` (`search`), a verdict is `WORSE` (`accuracy`), or `state` is `FAILED` and "
+        "`error` is null (`verify`). Otherwise a worker failed.",
         "## Per command",
         "Commands that are not listed use the general codes.",
         table(

@@ -39,6 +39,8 @@ def documents() -> str:
                 "otherwise.",
                 "A later version may add keys. Ignore keys that you do not know. `format_version` becomes a "
                 "new number where a key is renamed, removed or means something else.",
+                "Keys and values keep their names where texts use other words: `HOLDS` is shown as "
+                "REPRODUCED, `heat` as elimination round.",
                 "A key marked *optional* can be absent.",
                 f"A command that fails prints {_linked(_name(by_command[FAILURE]))}.",
             ]

@@ -407,8 +407,8 @@ def efforts() -> str:
         f"{1 / (1 + DEFAULT_MARGIN):.4f}× to {1 + DEFAULT_MARGIN:.2f}×. Change it with `--margin`.",
         "## Stages of a search",
         "Before its confirmation run a search measures in stages: screening, then elimination rounds. These "
-        "numbers select candidates; ORTune reports none of them as a result. Documents call a screening "
-        "`screen` and an elimination round `heat`, its name in stored results.",
+        "numbers select candidates; ORTune reports none of them as a result. Below are the keys of stored "
+        "results: `screen` is a screening, `heat` an elimination round.",
         _effort_table(STAGES),
     )
 

@@ -9,7 +9,7 @@ from core.spec.question import OBJECTIVE_NAMES, OBJECTIVES, PER_ROW, parse_limit
 from core.spec.targets import METRICS, MOST_TARGETS, UNITS, Metric, target_from_dict
 from docs.generator.markdown import bullets, code, codes, fence, page, prose, slug, table
 
-_SOURCES = {"race": "timed runs", "accuracy": "labelled data", "file": "the model file"}
+_SOURCES = {"race": "a comparison", "accuracy": "labelled data", "file": "the model file"}
 _LIMITS = ("p99<=3ms", "memory<=100MiB", "sensitivity@0.6>=98%", "accuracy>=-0.5%")
 
 

@@ -41,7 +41,7 @@ from core.wire.units import provider, size, span
 
 _GRADE_HELP = (
     "Precision of the result: half-width of the 95 % interval. A ≤ 1 %, B ≤ 3 %, C ≤ 10 %, D wider; F: "
-    "rejected, because the A/A control failed."
+    "rejected: the A/A control failed, and no effect is large enough beside it."
 )
 OUTPUTS_HELP = (
     "Compared with the original model, run without optimizations on the CPU on the same inputs. Empty: "

@@ -262,8 +262,8 @@ SETTINGS: tuple[TrialSetting, ...] = (
         default="ORT_SEQUENTIAL",
         choices=EXECUTION_MODES,
         help="ORT_SEQUENTIAL runs one operator after another; ORT_PARALLEL runs the graph through the "
-        "inter-op thread pool. Keep ORT_SEQUENTIAL on the CPU: ORT_PARALLEL runs no branches in "
-        "parallel there unless a node partition file is set.",
+        "inter-op thread pool. On the CPU, ORT_PARALLEL runs no branches in parallel unless a node partition "
+        "file is set, but it uses another thread pool: a search measures both.",
     ),
     TrialSetting(
         name="execution_order",
@@ -359,7 +359,7 @@ SETTINGS: tuple[TrialSetting, ...] = (
         low=0,
         high=2**31 - 1,
         unit="µs",
-        help="How long idle intra-op threads busy-wait before they sleep; 500 to 2000 are usual, 0 means no "
+        help="How long idle intra-op threads busy-wait before they sleep, such as 100 to 2000; 0 means no "
         "waiting. Empty: ONNX Runtime counts loops instead of time, some tens of milliseconds.",
         advanced=True,
         search_values=fixed_values(None, 100, 1000),
