@@ -9,7 +9,8 @@ import pytest
 from core.evidence.result_types import SearchCosts
 from core.run.launches.budget import P50_RUNS
 from core.run.prediction import ComparisonHistory, MeasuredRun
-from core.run.search.plan import SCREENING_SHARE, designed, next_step
+from core.run.search.plan import SCREENING_SHARE, next_step
+from core.run.search.strategies import designed
 from core.run.search.time_needed import (
     CONFIRMING,
     can_confirm,
