@@ -318,9 +318,14 @@ class TestFreezing:
                 stopped.append([psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in others])
 
         watch.before = look
-        run([*field.pair(), field.entry("same")], settings(runs=40))
-        assert stopped
-        assert all(len(others) == 3 for others in stopped)  # two configurations, and the A/A control
+        for _ in range(3):  # on a busy machine a process may not stop in time, which the record says
+            stopped.clear()
+            record = run([*field.pair(), field.entry("same")], settings(runs=40))
+            assert stopped
+            assert all(len(others) == 3 for others in stopped)  # two configurations, and the A/A control
+            if record.frozen:
+                break
+        assert record.frozen
         assert all(all(others) for others in stopped)
 
     def test_a_worker_that_cannot_be_frozen_is_said(
