@@ -92,15 +92,15 @@ class Filter:
             return False
         values = changes_of(spec)
         return all(
-            _plain(name) in values and value in ("", values[_plain(name)])
+            _plain(name) in values and value in (None, values[_plain(name)])
             for name, value in map(_name_and_value, self.changed)
         )
 
 
-def _name_and_value(text: str) -> tuple[str, str]:
-    """Split `NAME=VALUE`, or `NAME VALUE` as the list shows it; the value is empty if there is none."""
-    name, _, value = text.strip().partition("=" if "=" in text else " ")
-    return name.strip(), value.strip()
+def _name_and_value(text: str) -> tuple[str, str | None]:
+    """Split `NAME=VALUE`, or `NAME VALUE` as the list shows it; `NAME` alone has no value."""
+    name, separator, value = text.strip().partition("=" if "=" in text else " ")
+    return name.strip(), value.strip() if separator else None
 
 
 def _plain(name: str) -> str:

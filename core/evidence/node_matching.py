@@ -187,7 +187,7 @@ def group(baseline: TimedSide, candidate: TimedSide) -> list[Group]:
     order = {key: index for index, key in enumerate(model)}
     members: dict[_GroupKey, tuple[list[TimedNode], list[TimedNode]]] = defaultdict(lambda: ([], []))
     work: dict[_GroupKey, dict[Key, None]] = defaultdict(dict)
-    originals = _originals(model)
+    originals = _originals(baseline.model, candidate.model)
     numbers = _match(baseline, candidate, originals)
     for side, timed in enumerate((baseline, candidate)):
         for index, node in enumerate(timed.nodes):
@@ -203,10 +203,15 @@ def group(baseline: TimedSide, candidate: TimedSide) -> list[Group]:
     ]
 
 
-def _originals(model: Mapping[Key, str]) -> dict[Key, Key]:
-    """Return for each quantized node the node that it was made from, where that is in the other model."""
-    made_from = {key: (*key[:-1], _QUANTIZED_SUFFIX.sub("", key[-1])) for key in model}
-    return {key: original for key, original in made_from.items() if original != key and original in model}
+def _originals(*models: Mapping[Key, str]) -> dict[Key, Key]:
+    """Return for each quantized node of one of two models the node of the other that it was made from."""
+    found: dict[Key, Key] = {}
+    for own, other in (models, models[::-1]):
+        for key in own:
+            original = (*key[:-1], _QUANTIZED_SUFFIX.sub("", key[-1]))
+            if original in other and original not in own:
+                found[key] = original
+    return found
 
 
 def _match(

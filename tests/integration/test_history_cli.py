@@ -73,6 +73,7 @@ def test_history_filters_by_what_it_shows(cli: CommandLine) -> None:
     assert listed(cli, "--changed", "intra-op-num-threads=1", "--grade", "C") == [2]
     assert listed(cli, "--changed", "threads 1", "--grade", "C") == [2]  # as the list says it
     assert listed(cli, "--changed", "intra_op_num_threads=2") == []
+    assert listed(cli, "--changed", "intra_op_num_threads=") == []
     assert listed(cli, "--error", "OUT OF memory") == [3]
     assert listed(cli, "--state", "FAIL") == [3]
     text = cli.run("history").out

@@ -174,6 +174,13 @@ def test_a_quantized_node_stands_against_the_node_that_it_was_made_from(suffix: 
         assert us(row(found, "Relu").difference_s) == sign * -1  # its name alone ends like a quantized one
 
 
+def test_a_node_beside_the_one_that_it_is_named_after_was_not_made_from_it() -> None:
+    model = (("mm", "MatMul"), ("mm_quant", "Relu"))
+    ran = [node("mm", "MatMul", 50), node("mm_quant", "Relu", 5)]
+    found = differ(side(ran, model=model), side(ran[1:], model=model))
+    assert sorted(one.model for one in found.groups) == [("mm",), ("mm_quant",)]
+
+
 def test_what_one_side_has_folded_away_is_a_group_of_the_other_alone() -> None:
     model = (("t", "Transpose"), ("mm", "MatMul"))
     found = differ(
