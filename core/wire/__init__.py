@@ -873,7 +873,6 @@ class LayoutPlan(TypedDict):
 
     levels: list[int]  # of each item
     edges: list[list[int]]  # from item to item
-    rounds: int  # of reducing crossings
 
 
 class LayoutReply(TypedDict):
