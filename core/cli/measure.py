@@ -85,6 +85,7 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, unwritable
+from core.wire.files import written_whole
 from core.wire.profile import profile_from_dict
 
 Config = Annotated[
@@ -255,7 +256,8 @@ def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any],
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        shutil.copyfile(source, target)
+        with written_whole(target) as part:
+            shutil.copyfile(source, part)
     except OSError as error:
         raise unwritable(target, error) from None
 
