@@ -35,6 +35,7 @@ from core.cli.output import (
     print_error,
     print_json,
     print_lines,
+    write_text,
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
@@ -63,7 +64,7 @@ from core.spec.question import (
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, nearest, unwritable
+from core.wire.errors import SpecError, nearest
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 
@@ -344,11 +345,8 @@ def _report(
         if winner is None:
             print_error(f"`{output}` was not written: no configuration is better.", "")
         else:
-            try:
-                trial = store.trial(winner["trial"])
-                output.write_text(export_yaml(trial, found=searching.search_provenance(store, trial)))
-            except OSError as error:
-                raise unwritable(output, error) from None
+            trial = store.trial(winner["trial"])
+            write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
     if json_:
         print_json({**searches_document(record), **told})
     else:

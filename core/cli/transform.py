@@ -30,7 +30,7 @@ from core.spec.text_values import share
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError, unwritable
-from core.wire.files import expand_home
+from core.wire.files import expand_home, written_whole
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -298,7 +298,8 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
     try:
         for old, new in pairs:
             new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old, new)
+            with written_whole(new) as part:
+                shutil.copyfile(old, part)
     except OSError as error:
         raise unwritable(target, error) from None
     return [str(new) for _, new in pairs]
