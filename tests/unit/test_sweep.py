@@ -537,14 +537,14 @@ def is_dominated_by_nothing(seed: int) -> None:
     assert name in [one.point for one in tradeoff.front]
     for other in points:
         drawn, at = cells[point_name(other.values)], spots[point_name(other.values)]
-        allowed = other.ranked and (line_s is None or at.ms <= line_s * 1e3)
+        allowed = other.ranked and (line_s is None or at.ms[0] <= line_s * 1e3)
         own = spots[name]
-        apart = None not in (own.rate_low, own.rate_high, at.rate_low, at.rate_high)
-        assert not (allowed and apart and at.rate_low > own.rate_high)
+        apart = None not in (*own.rate, *at.rate)
+        assert not (allowed and apart and at.rate[1] > own.rate[2])
         if not allowed or other is stands.best:
             assert drawn.mark in ("best", "over", "")
             continue
-        overlaps = not apart or at.rate_high >= own.rate_low
+        overlaps = not apart or at.rate[2] >= own.rate[1]
         assert (drawn.mark in ("inconclusive", "level")) == overlaps
         assert (marks[points.index(other)] == "? ★") == (drawn.mark == "inconclusive")
 
