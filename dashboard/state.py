@@ -54,6 +54,7 @@ from core.wire.files import ROOT
 from dashboard import configurations, demo, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
+from dashboard.pages import PAGES
 
 DEFAULT_MODEL = "digits_cnn"
 SETTLE_EVERY_S = 5.0  # between two searches for ended processes
@@ -208,7 +209,7 @@ def choose_recorded_model(page: str) -> None:
 
 @st.cache_resource(show_spinner=False)
 def _recorded_models(page: str) -> list[str]:
-    return demo.recorded_models(_store(), page)
+    return list(PAGES[page].recorded(_store()))
 
 
 @st.cache_resource(show_spinner=False)

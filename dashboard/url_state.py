@@ -5,16 +5,7 @@ None removes a name. A value that is already there is not written again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import streamlit as st
-
-OLD_PATHS: Mapping[str, str] = {"curves": "sweep", "why": "explain"}  # path of a page before 1.0 -> path now
-
-
-def file_of(path: str) -> str:
-    """Return the script of a page, named as Streamlit's navigation names it."""
-    return f"views/{path}/page.py"
 
 
 def named(name: str) -> str | None:
