@@ -24,6 +24,7 @@ from dashboard.widgets import (
     latency_plots,
     live_text,
     live_view,
+    page_frame,
     playback,
     plots,
     results,
@@ -33,7 +34,6 @@ from dashboard.widgets import (
 TABLE = "compare.table"
 PICTURE_PX = 420  # least height of a finished forest plot
 Follow = Callable[[], Event]
-TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page Explain
 
 
 def title(comparison: Comparison) -> None:
@@ -127,24 +127,14 @@ def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     named = comparison_text.labels(comparison)
     for trial in trials.values():
         if trial.state == "FAIL" and trial.error:
-            hint = f"\n\n**What to do:** {format.plain(trial.error['hint'])}" if trial.error["hint"] else ""
-            st.error(
-                format.plain(trial.error["message"]) + hint,
-                title=f"{format.plain(named.get(trial.id, trial.id[:8]))} failed",
-                icon=":material/error:",
-            )
+            state.report_record(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
 
 
 def _headline(comparison: Comparison) -> None:
     result = comparison.facts
     said = format.plain(comparison_text.headline(comparison))
-    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):
-        st.error(
-            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
-            title=said,
-            icon=":material/block:",
-        )
+        results.rejected(result, said)
         results.other_processes_note(result)
         return
     st.markdown(f"#### {said}")
@@ -199,22 +189,14 @@ def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str,
         pair = known[:2] if len(known) > 1 else [comparison_text.reference(comparison), known[0]]
         if pair[0] != pair[1] and all(trial in trials for trial in pair):
             other = "these two" if len(known) > 1 else "versus baseline"
-            st.page_link(
-                "views/explain/page.py",
-                label=f"Explain {other}",
-                icon=":material/troubleshoot:",
-                query_params={TRIAL_A: pair[0], TRIAL_B: pair[1]},
-            )
+            page_frame.link("explain", f"Explain {other}", a=pair[0], b=pair[1])
 
 
 def _single(trial: Trial) -> None:
     if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
         results.open_in_tune(trial)
-    link = {state.TRIAL_PARAM: trial.id}
-    st.page_link(
-        "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
-    )
-    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+    page_frame.link("profile", "Profile", trial=trial.id)
+    page_frame.link("export", "Export", trial=trial.id)
 
 
 def _details(comparison: Comparison) -> None:

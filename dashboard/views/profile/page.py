@@ -141,7 +141,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar
     with asked:
         if spec is not None:
             controls.badges(spec)
-        st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+        page_frame.link("tune", "Change settings")
     with bar.action:
         _run_button(record, spec, shown)
 

@@ -117,7 +117,7 @@ def _base() -> TrialSpec | None:
         return state.current_spec()
     except TunerError as error:
         state.report(error)
-        st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
+        page_frame.link("tune", "Correct the settings on Tune")
         return None
 
 
@@ -249,7 +249,7 @@ def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
         wait_for_quiet()
         st.caption(_prediction(record, points, _todo(points, rows, again=_again())))
     controls.badges(base)
-    st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+    page_frame.link("tune", "Change settings")
 
 
 def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
