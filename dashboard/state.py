@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeGuard, cast
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -586,7 +586,7 @@ def status(trial_id: str) -> Status | None:
     return scheduler().status(trial_id)
 
 
-def is_active(current: Status | None) -> bool:
+def is_active(current: Status | None) -> TypeGuard[Status]:
     """Whether a trial or job waits or runs."""
     return current is not None and current.state in ("WAITING", "RUNNING")
 

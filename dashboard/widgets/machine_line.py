@@ -20,7 +20,8 @@ from core.wire.provenance import thread_advice
 from dashboard import format, live_events, state
 from dashboard.charts import machine_charts
 from dashboard.live_events import Event
-from dashboard.widgets import live_view, page_frame, plots, results, tables
+from dashboard.pages import PAGES
+from dashboard.widgets import live_view, plots, results, tables
 
 REFRESH_S = 10.0  # between two polls of a browser; other servers measure too, and reading a folder is cheap
 OWN_REFRESH_S = 1.0  # while a job of this session runs; as on the page that shows it
@@ -56,7 +57,7 @@ def queue_line() -> None:
     if followed is not None:
         _, page, query = followed
         show(key="queue.own")
-        page_frame.link(page, "Open", icon="arrow_forward", **query)
+        st.page_link(PAGES[page].file, label="Open", icon=":material/arrow_forward:", query_params=query)
     show(key="queue.others", part="more")
 
 

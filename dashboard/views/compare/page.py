@@ -355,13 +355,8 @@ def _load_into_list(shown: Comparison) -> None:
 def _live(comparison: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
         comparison_result.title(comparison)
-        name, follow = (
-            comparison.id,
-            comparison_result.follow(comparison, comparison_result.trials_of(comparison)),
-        )
-        if playback.playing(comparison.id):
-            name, follow = comparison_result.played(comparison)
-        comparison_result.watch(comparison, follow, key="compare.watch", name=name)
+        build = comparison_result.events(comparison, comparison_result.trials_of(comparison))
+        comparison_result.watch(comparison, build, key="compare.watch")
 
 
 page()

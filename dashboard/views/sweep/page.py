@@ -14,7 +14,7 @@ from core.evidence.measurement import Trial
 from core.run import job_types, prediction, sweep
 from core.run.ask_tell import ComparisonRequest, Known, Study, fixed_strategy
 from core.run.axes import Axis, Models, axes_of_study, study_name
-from core.run.job import Job
+from core.run.job import Job, Status
 from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.show.report.subjects import Curve
@@ -39,6 +39,7 @@ from dashboard.widgets import (
     past_results,
     report,
 )
+from dashboard.widgets.playback import Build
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
 AGAIN = "sweep.again"
@@ -377,10 +378,10 @@ def _live(
     with st.container(key="sweep.live", gap="xsmall"):
         if comparison is None or comparison.state not in ACTIVE:
             return
-        follow = _follow_points(comparison, points, rows, [axis.name for axis in axes])
+        build = _events(comparison, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
         name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-        comparison_result.watch(comparison, follow, key="sweep.watch", name=name)
+        comparison_result.watch(comparison, build, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
             if state.status(comparison.id) is not None:
                 job_box.cancel(
@@ -391,20 +392,17 @@ def _live(
             st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 
 
-def _follow_points(
+def _events(
     comparison: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
-) -> comparison_result.Follow:
+) -> Build:
     """Return a function that builds a sweep's live event: that of its comparison, and each point so far."""
     trials = comparison_result.trials_of(comparison)
-    follow = comparison_result.follow(comparison, trials)
+    build = comparison_result.events(comparison, trials)
 
-    def event() -> Event:
-        shown, status = follow(), state.status(comparison.id)
-        if status is None or shown.get("ended"):
-            return shown
+    def event(status: Status, now: float) -> Event:
         found = sweep.running_points(points, trials(), status.live or {})
         merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
-        return live_events.add_points(shown, merged, axes)
+        return live_events.add_points(build(status, now), merged, axes)
 
     return event
 

@@ -22,7 +22,7 @@ from core.wire.errors import TunerError
 from core.wire.output_check import breach
 from dashboard import demo, format, live_events, state, url_state
 from dashboard.charts import compare_charts
-from dashboard.live_events import ACTIVE, Event
+from dashboard.live_events import ACTIVE
 from dashboard.shown_result import TUNE
 from dashboard.widgets import (
     controls,
@@ -43,7 +43,6 @@ from dashboard.widgets import (
     tables,
     trial_result,
 )
-from dashboard.widgets.live_text import ComparedConfigurations
 from dashboard.widgets.protocol import wait_quiet_s
 
 PLOT_PX = 440  # of the chart of both latency distributions, as high as the screen allows
@@ -125,7 +124,7 @@ def _run_bar(
 
 
 def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, key: str) -> None:
-    if trial is not None and _is_active(trial):
+    if trial is not None and trial.state in ACTIVE:
         words = "Stops the worker process; the trial is kept as cancelled."
         job_box.cancel(trial.id, key=key.replace("run", "cancel"), help=words)
         return
@@ -173,7 +172,7 @@ def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec |
         spec = state.current_spec()
     except TunerError as error:
         return None, f"{error.message} {error.hint}"
-    if trial is not None and _is_active(trial):
+    if trial is not None and trial.state in ACTIVE:
         return spec, "A trial is running; wait for it or cancel it."
     return spec, ""
 
@@ -213,11 +212,11 @@ def _result_side(
 ) -> None:
     state.show_kept_error()
     if record is not None:
-        live_estimate.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
+        live_estimate.draw(record, spec, busy=trial is not None and trial.state in ACTIVE, ratio=ratio)
     if trial is None:
         _empty(record)
         return
-    if _is_active(trial) or playback.playing(trial.id):
+    if trial.state in ACTIVE or playback.playing(trial.id):
         _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
@@ -295,34 +294,21 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what is fixed while a trial runs, its live view, and the live ratio in the bar."""
     results.header(trial, live=True)
     field, margin = trial_result.compared_configurations(trial), _margin(trial)
-    name, follow, tick_s = (
+    name, follow = live_view.stream(
         trial.id,
-        partial(_event, trial.id, field, margin),
-        live_view.pace(trial.id, trial.state),
+        lambda status, _: live_events.of_trial(status, field, margin),
+        partial(_elsewhere, trial.id),
     )
-    if playback.playing(trial.id):
-        name, follow = playback.stream(
-            trial.id, lambda status, _: live_events.of_trial(status, field, margin)
-        )
+    tick_s = live_view.pace(trial.id, trial.state)
     with st.container(key="live"):
         live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
         live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
-def _event(trial_id: str, field: ComparedConfigurations, margin: float) -> Event:
-    """Return the state of a running trial; of another process only its end is known, from the store."""
-    status = state.status(trial_id)
-    if status is not None and state.is_active(status):
-        return live_events.of_trial(status, field, margin)
+def _elsewhere(trial_id: str) -> str | None:
     trial = state.store().trial(trial_id)
-    if not _is_active(trial):
-        return live_events.ENDED
-    return live_events.of_other_process(f"Being measured by {trial.owner}")
-
-
-def _is_active(trial: Trial) -> bool:
-    return trial.state in ACTIVE
+    return f"Being measured by {trial.owner}" if trial.state in ACTIVE else None
 
 
 def _margin(trial: Trial) -> float:
