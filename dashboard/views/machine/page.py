@@ -30,7 +30,7 @@ def page() -> None:
         state.report(error)
         return
     bar.choice.space("stretch")  # aligns the actions to the right
-    fingerprint, running = environment["fingerprint"], _running()
+    fingerprint, running = environment["fingerprint"], job_box.running(KIND)
     found = peaks.measured(fingerprint)
     _check(bar.action, running)
     with bar.more:
@@ -96,8 +96,8 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     """Draw the newest noise check and the history of all; return the newest."""
     if running is not None:
         _live(running.id)
-    else:
-        _report_end()
+    elif (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
+        state.report_record(ended.error)
     try:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:
@@ -116,11 +116,6 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     return newest
 
 
-def _running() -> Status | None:
-    """Return the waiting or running noise check of this server, whoever started it, also after a reload."""
-    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
-
-
 def start_noise_check() -> None:
     """Start a noise check."""
     try:
@@ -134,14 +129,6 @@ def _live(job: str) -> None:
     with st.container(border=True, key="machine.live"):
         live_view.watch(job, partial(job_box.event, job, "this test"), key="machine.watch")
         job_box.cancel(job, key="machine.cancel", help="Ends its processes; nothing is kept.")
-
-
-def _report_end() -> None:
-    """Report once that the noise check of this session failed or was cancelled."""
-    job = st.session_state.pop(OWN, None)
-    status = state.status(job) if job else None
-    if status is not None and status.error is not None:
-        state.report_record(status.error)
 
 
 page()
