@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,6 +54,8 @@ from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
 from core.run import job_types
 from core.run.job import Job
+from core.show import documents
+from core.show.output_types import Limit
 from core.show.sheets import comparisons
 from core.show.table import csv_text, md_text
 from core.spec import spec_from_dict
@@ -63,16 +64,6 @@ from core.store.library import MODEL_SUFFIXES
 from core.wire.errors import SpecError
 
 MAX_CANDIDATES = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """The result of `--fail-if-slower`: candidates (trials) that are slower than allowed, or may be."""
-
-    limit: float  # the parsed share
-    passed: bool  # no candidate is slower by more, and none is undecided
-    broken: list[str]
-    open: list[str]
 
 
 @with_workload
@@ -251,7 +242,7 @@ def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, js
     except Interrupted as interrupted:
         if submitted:
             comparison = store.comparison(submitted)
-            interrupted.document = {**_document(store, comparison, None), **told}
+            interrupted.document = {**documents.comparison(store, comparison), **told}
             if comparison.result and not json_:
                 print_sheet(comparisons.comparison_sheet(comparison, store.trials_of(submitted)))
         raise
@@ -273,7 +264,7 @@ def _report(
     trials = store.trials_of(comparison.id)
     found = None if limit is None else check_slower_limit(comparison, limit)
     if kind == "json":
-        print_json({**_document(store, comparison, found), **told})
+        print_json({**documents.comparison(store, comparison, found), **told})
     elif kind == "csv":
         print_lines([csv_text(comparisons.configurations(comparison, trials))])
     elif kind == "md":
@@ -325,11 +316,3 @@ def check_slower_limit(comparison: Comparison, limit: float) -> Limit:
             broken.append(one["candidate"])
     left = [trial for trial in candidates if trial in still_open]
     return Limit(limit=limit, passed=not broken and not left, broken=broken, open=left)
-
-
-def _document(store: Store, comparison: Comparison, limit: Limit | None) -> dict[str, Any]:
-    return {
-        **comparison.to_dict(),
-        "fail_if_slower": None if limit is None else asdict(limit),
-        "trials": [store.trial(one.trial).to_dict() for one in comparison.contestants],
-    }

@@ -76,7 +76,7 @@ from core.run.job import Job, Status
 from core.run.preparation import check_before, resolve_trial
 from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
-from core.show import sweep_words
+from core.show import documents, sweep_words
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
 from core.show.table import Table, csv_text, md_text
@@ -419,37 +419,10 @@ class _Sweep:
         return sweep_words.sentence(self.rows(), self.rank_points())
 
     def document(self) -> dict[str, Any]:
-        ranking = self.rank_points()
-        return {
-            "study": self.study.name,
-            "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
-            "line_s": ranking.line_s,
-            "percentile": ranking.percentile,
-            "best": None if ranking.best is None else dict(ranking.best.values),
-            "verdict": self.verdict(),
-            "points": [
-                self._point(point, row, ranking) for point, row in zip(self.points, self.rows(), strict=True)
-            ],
-            **self.told,
-        }
-
-    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
-        """Return one point as JSON data, with raw measurements if it was measured now."""
-        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
-        trial: dict[str, Any] = {"state": row.state}
-        if found is not None:
-            trial = (found.trial if found.reused else self.store.trial(found.trial.id)).to_dict()
-        return {
-            "values": dict(point.values),
-            "reused": row.reused,
-            "place": ranking.place(row),
-            "over_line": ranking.is_in(row, ranking.over),
-            "front": ranking.is_in(row, ranking.front),
-            "same_as": None if point.same is None else dict(point.same),
-            "why": point.why or point.refused,
-            **trial,
-        }
+        found = documents.sweep(
+            self.store, self.study.name, self.axes, self.points, self.known, self.rank_points()
+        )
+        return found | self.told
 
 
 def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.cli.compare import Limit, check_slower_limit
+from core.cli.compare import check_slower_limit
 from core.cli.comparing import announce, baseline_of, has_undecided, labels, named, report_precision
 from core.cli.options import config_from
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
@@ -22,6 +22,7 @@ from core.evidence import continuation
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
 from core.run.prediction import history_of
+from core.show.output_types import Limit
 from core.show.sheets.comparisons import comparison_sheet
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
