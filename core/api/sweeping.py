@@ -28,7 +28,7 @@ from core.run.best_point import SweepRanking, rank_points
 from core.run.job import Job
 from core.run.preparation import resolve_trial
 from core.run.sweep import Measured, Point, before, configurations, expand, join, models
-from core.show import sweep_words
+from core.show import documents, sweep_words
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.table import Table
 from core.spec import TrialSpec
@@ -220,35 +220,8 @@ class Sweep:
 
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
-        ranking, rows = self.ranking(), self.rows()
-        return {
-            "study": self.study.name,
-            "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
-            "line_s": ranking.line_s,
-            "percentile": ranking.percentile,
-            "best": None if ranking.best is None else dict(ranking.best.values),
-            "verdict": self.verdict(),
-            "points": [self._point(*one, ranking) for one in zip(self.points, rows, strict=True)],
-            **self.sizes,
-        }
-
-    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
-        """Return one point as JSON data, with raw measurements if it was measured now."""
-        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
-        trial: dict[str, Any] = {"state": row.state}
-        if found is not None:
-            trial = (found.trial if found.reused else self.session.store.trial(found.trial.id)).to_dict()
-        return {
-            "values": dict(point.values),
-            "reused": row.reused,
-            "place": ranking.place(row),
-            "over_line": ranking.is_in(row, ranking.over),
-            "front": ranking.is_in(row, ranking.front),
-            "same_as": None if point.same is None else dict(point.same),
-            "why": point.why or point.refused,
-            **trial,
-        }
+        store, name = self.session.store, self.study.name
+        return documents.sweep(store, name, self.axes, self.points, self.known, self.ranking()) | self.sizes
 
 
 def sweep_result(found: Sweep) -> Result[Sweep]:
