@@ -19,6 +19,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.measurement import Trial
+from core.spec.metrics import SHOWN_UNITS, Metric
 from core.store import PRUNED
 from core.wire.units import brief, provider, significant
 
@@ -40,7 +41,6 @@ TOOLBAR_PX = 30
 TITLE_ROW_PX = 38  # least height above the axes
 HEIGHT = 340
 HOVER_TEXT = "%{hovertext}<extra></extra>"  # a template of Plotly without the name of the series
-MEMORY_TITLE = "Peak memory added by the session (MiB)"
 PARTIAL = "cancelled: partial results"
 TRUE_Y = {"y": "customdata"}  # of a series whose drawn positions are not the values for a file
 MOST_OF_LINE = 44  # characters of a line in the legend
@@ -48,6 +48,18 @@ WIDE = 5.0  # ratio of largest to smallest value from which an axis is logarithm
 CROWDED = 1e-4  # share of an axis of percentiles that reaches so far; p0 then has no room next to p50
 TAIL = 1000  # slowest runs of a distribution, all of them drawn
 MAX_SAMPLES = 4000  # points of a line that a browser draws smoothly
+
+
+def metric_title(metric: Metric, per: str) -> str:
+    """Return the title of an axis: "Model size (MiB)", "CPU time per run (ms)".
+
+    Args:
+        metric: of the axis.
+        per: "run" or "sample", named where a time may be either.
+    """
+    title = metric.title if metric.title[1].isdigit() else metric.title[0].upper() + metric.title[1:]
+    either = metric.per_sample and metric.quantity != "rate"
+    return f"{title}{f' per {per}' if either else ''} ({SHOWN_UNITS[metric.quantity][1]})"
 
 
 # --- providers used ----------------------------------------------------
@@ -63,6 +75,15 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
     return f"{ran} — fallback, {asked} was requested"
 
 
+def ran_label(result: Mapping[str, Any]) -> str:
+    """Name a series after the providers that a result used."""
+    return provider_label(
+        result.get("effective_providers") or (),
+        result.get("requested_providers") or (),
+        fallback=bool(result.get("fallback")),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """A measured result and its name in a legend."""
@@ -73,14 +94,9 @@ class Side:
 
 def side(trial: Trial, name: str = "") -> Side:
     """Return a trial as `name` with the providers used."""
-    result = trial.facts
-    ran = provider_label(
-        result.get("effective_providers") or (),
-        result.get("requested_providers") or (),
-        fallback=bool(result.get("fallback")),
-    )
     who = name or f"{trial.id[:8]} · {trial.model_name}"
-    return Side(name=f"{who} · {ran.replace('ExecutionProvider', '')}", result=result)
+    ran = ran_label(trial.facts).replace("ExecutionProvider", "")
+    return Side(name=f"{who} · {ran}", result=trial.facts)
 
 
 def per_row(sides: Sequence[Side]) -> bool:
