@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.help_groups import Grouped
-from core.cli.options import Given, ModelHere, operators_of, share, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, operators_of, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -26,6 +26,7 @@ from core.run.variants import check_request, creation_check, make_chain, variant
 from core.show.sheets.variants import transform_sheet
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
+from core.spec.text_values import share
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError, unwritable

@@ -108,28 +108,27 @@ class Study:
         Raises:
             TunerError: a comparison cannot be queued; those before it are.
         """
-        return _queue(self.read_progress(store).missing, submit)
+        return [submit(request.job(request.asked)) for request in self.read_progress(store).missing]
 
     def run(
         self,
         store: Store,
-        submit: Callable[[Job], str],
         *,
         begin: Callable[[Sequence[ComparisonRequest]], None],
-        follow: Callable[[str], Status],
+        run: Callable[[Job], Status],
     ) -> StudyState:
         """Measure until the strategy asks for nothing new or a comparison is cancelled.
 
         Args:
-            store: see `advance`.
-            submit: see `advance`.
-            begin: called with the comparisons that are queued next.
-            follow: waits for the end of a job; an error it raises ends the study, which keeps its trials.
+            store: holds the known trials.
+            begin: called with the comparisons that run next, once their jobs are checked.
+            run: runs a job and waits for its end; an error it raises ends the study, which keeps its trials.
         """
         progress = self.read_progress(store)
         while progress.missing:
+            jobs = [request.job(request.asked) for request in progress.missing]
             begin(progress.missing)
-            ended = [follow(job) for job in _queue(progress.missing, submit)]
+            ended = [run(job) for job in jobs]
             before, progress = progress, self.read_progress(store)
             learned = len(progress.known) > len(before.known)  # else the loop would never end
             if not learned or any(one.state == "CANCELLED" for one in ended):
@@ -154,10 +153,6 @@ def measured_before(
         return store.find_complete(spec.key(), fingerprint, model_sha256=model_sha256)
 
     return earlier
-
-
-def _queue(requests: Sequence[ComparisonRequest], submit: Callable[[Job], str]) -> list[str]:
-    return [submit(request.job(request.asked)) for request in requests]
 
 
 def _candidates(requests: Sequence[ComparisonRequest]) -> dict[str, TrialSpec]:

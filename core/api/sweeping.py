@@ -1,0 +1,263 @@
+"""Measures one or two settings at several values: `sweep`, and the study that the page Sweep queues."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.api.measuring import comparison_job
+from core.api.models import ModelLike
+from core.api.requests import Config, announce, report_precision, spec_of, with_sizes
+from core.api.results import Result
+from core.api.session import OnProgress, Session, default_session
+from core.api.settings import given_of
+from core.evidence.comparison import Comparison, Configuration
+from core.evidence.measurement import Trial
+from core.run import job_types
+from core.run.ask_tell import ComparisonRequest, Known, KnownTrial, Study, fixed_strategy
+from core.run.axes import BATCH as BATCH
+from core.run.axes import PERCENTILE_NAMES, axis, point_name, study_name
+from core.run.axes import THREADS as THREADS
+from core.run.axes import Axis as Axis
+from core.run.axes import parse_values as parse_values
+from core.run.axes import parse_vary as parse_vary
+from core.run.best_point import SweepRanking, rank_points
+from core.run.job import Job
+from core.run.preparation import resolve_trial
+from core.run.sweep import Measured, Point, before, configurations, expand, join, models
+from core.show import sweep_words
+from core.show.sheets import Line, Sheet, comparisons
+from core.show.table import Table
+from core.spec import TrialSpec
+from core.spec.settings import Value
+from core.store import ModelRecord
+from core.wire.errors import SpecError, nearest
+
+PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
+
+
+def sweep(
+    model: ModelLike | None = None,
+    vary: Mapping[str, Sequence[Value | None]] | Sequence[Axis] = (),
+    config: Config = None,
+    *,
+    limit_s: float | None = None,
+    percentile: str | None = None,
+    reuse: bool = False,
+    wait_quiet_s: float = 0.0,
+    session: Session | None = None,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+    **settings: Any,
+) -> Result[Sweep]:
+    """Measure one or two settings at several values, all under the same conditions.
+
+    Args:
+        model: see `tune`.
+        vary: values of one or two settings, free dimensions, or of `model` (its variants), by name.
+        config: configuration to start from, see `tune`.
+        limit_s: latency limit in seconds; the best point is one below it.
+        percentile: that the limit applies to: p50, p90, p95 or p99. None: p95 if every point has enough
+            inferences for it, else p50.
+        reuse: reuse points that were measured before on this machine.
+        wait_quiet_s: see `tune`.
+        session: see `tune`.
+        on_progress: see `tune`.
+        cancel: see `tune`.
+        settings: see `tune`.
+
+    Raises:
+        SpecError: nothing varies, or a value or a setting is invalid.
+        TunerError: a point cannot be measured. A point that failed has its error in the result.
+    """
+    session = session or default_session()
+    axes = [axis(name, values) for name, values in vary.items()] if isinstance(vary, Mapping) else [*vary]
+    if not axes:
+        raise SpecError(
+            "There is nothing to sweep.",
+            hint="Give lists: `--batch-size 1,2,4,8`, `--vary NAME=A,B` or `--dim NAME=64,128`.",
+        )
+    chosen = None if percentile is None else percentile_named(percentile)
+    spec = spec_of(model, config, given_of(settings), session)
+    [spec], sizes = with_sizes([spec], session, varied=[one.name for one in axes])
+    resolved = resolve_trial(spec, session.store, session.inspect)
+    named = models(session.store, resolved.record)
+    points = expand(resolved.spec, axes, resolved.record.info, named)
+    _note_unmeasured(points, session)
+    study = sweep_study(
+        session, study_name(axes, secrets.token_hex(4)), resolved.record, points, wait_quiet_s=wait_quiet_s
+    )
+    if reuse:
+        earlier = before(session.store, resolved.record, named, fingerprint=session.fingerprint)
+        study = replace(study, earlier=earlier)
+    found = Sweep(
+        session=session,
+        study=study,
+        axes=axes,
+        points=points,
+        limit_s=limit_s,
+        percentile=chosen,
+        margin=resolved.spec.protocol.margin,
+        sizes=sizes,
+    )
+    result = session.last = sweep_result(found)
+
+    def begin(requests: Sequence[ComparisonRequest]) -> None:
+        announce(session, [one for request in requests for one in request.asked], family=1)
+
+    study.run(
+        session.store, begin=begin, run=lambda job: session.run(job, on_progress=on_progress, cancel=cancel)
+    )
+    if (comparison := found.read().comparison) is not None:
+        report_precision(session, comparison)
+    return result
+
+
+def sweep_study(
+    session: Session,
+    name: str,
+    model: ModelRecord,
+    points: Sequence[Point],
+    *,
+    earlier: Callable[[TrialSpec], Trial | None] = lambda spec: None,
+    wait_quiet_s: float = 0.0,
+) -> Study:
+    """Return the study that measures all points without an earlier result in one comparison.
+
+    Args:
+        session: holds the results.
+        name: of the study, see `study_name`.
+        model: the model that its queue entry names.
+        points: of the sweep.
+        earlier: finds an earlier measurement to reuse.
+        wait_quiet_s: see `tune`.
+    """
+
+    def compare(asked: Sequence[Configuration]) -> Job:
+        return comparison_job(
+            session,
+            asked,
+            study=name,
+            model_name=model.name,
+            what=f"sweep of {len(asked)} points of {model.name}",
+            wait_quiet_s=wait_quiet_s,
+            protocol=job_types.sweep_protocol(asked),
+        )
+
+    request = ComparisonRequest(asked=configurations(points), job=compare)
+    return Study(name=name, strategy=fixed_strategy(request), earlier=earlier)
+
+
+def percentile_named(text: str) -> str:
+    """Return the stored name of a percentile.
+
+    Raises:
+        SpecError: there is no such percentile.
+    """
+    if text in PERCENTILES:
+        return PERCENTILES[text]
+    raise SpecError(
+        f"There is no percentile `{text[:40]}` here.{nearest(text, PERCENTILES)}",
+        hint=f"Choose among {', '.join(PERCENTILES)}.",
+    )
+
+
+def _note_unmeasured(points: Sequence[Point], session: Session) -> None:
+    """Note which combinations are not measured, before the others start."""
+    for point in points:
+        if point.refused:
+            session.note(f"{point_name(point.values)} is refused: {point.refused}")
+        elif point.same is not None:
+            session.note(f"{point_name(point.values)} is the same as {point_name(point.same)}: {point.why}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A sweep and the results of its points."""
+
+    session: Session
+    study: Study
+    axes: Sequence[Axis]
+    points: Sequence[Point]
+    limit_s: float | None
+    percentile: str | None
+    margin: float
+    sizes: Mapping[str, Any]  # sources of assumed sizes, see `with_sizes`
+    known: Known = field(default_factory=dict)
+
+    def read(self) -> Sweep:
+        """Return the sweep with what the store has now."""
+        return replace(self, known=self.study.read_progress(self.session.store).known)
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The comparison of the points; None: all were measured earlier."""
+        return next((one.comparison for one in self.known.values() if not one.reused), None)
+
+    def ended(self) -> list[KnownTrial]:
+        """Return the results of the points that are measured, not replaced by an equivalent one."""
+        keys = (point.spec.key() for point in self.points if point.spec is not None and point.is_measured)
+        return [self.known[key] for key in keys if key in self.known]
+
+    def rows(self) -> list[Measured]:
+        """Return the points with their numbers."""
+        return join(self.points, self.known)
+
+    def ranking(self) -> SweepRanking:
+        """Return which points are best, keep the limit and form the front."""
+        return rank_points(self.rows(), line_s=self.limit_s, percentile=self.percentile, margin=self.margin)
+
+    def table(self) -> Table:
+        """Return one row per point."""
+        return comparisons.points(self.rows(), self.ranking())
+
+    def verdict(self) -> str:
+        """Return the best point in one sentence."""
+        return sweep_words.sentence(self.rows(), self.ranking())
+
+    def document(self) -> dict[str, Any]:
+        """Return what `sweep --json` prints."""
+        ranking, rows = self.ranking(), self.rows()
+        return {
+            "study": self.study.name,
+            "axes": {one.name: list(one.values) for one in self.axes},
+            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
+            "line_s": ranking.line_s,
+            "percentile": ranking.percentile,
+            "best": None if ranking.best is None else dict(ranking.best.values),
+            "verdict": self.verdict(),
+            "points": [self._point(*one, ranking) for one in zip(self.points, rows, strict=True)],
+            **self.sizes,
+        }
+
+    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
+        """Return one point as JSON data, with raw measurements if it was measured now."""
+        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
+        trial: dict[str, Any] = {"state": row.state}
+        if found is not None:
+            trial = (found.trial if found.reused else self.session.store.trial(found.trial.id)).to_dict()
+        return {
+            "values": dict(point.values),
+            "reused": row.reused,
+            "place": ranking.place(row),
+            "over_line": ranking.is_in(row, ranking.over),
+            "front": ranking.is_in(row, ranking.front),
+            "same_as": None if point.same is None else dict(point.same),
+            "why": point.why or point.refused,
+            **trial,
+        }
+
+
+def sweep_result(found: Sweep) -> Result[Sweep]:
+    """Return the result of a sweep."""
+    return Result(
+        kind="sweep",
+        id=found.study.name,
+        read=found.read,
+        document=Sweep.document,
+        content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
+        rows=Sweep.table,
+    )
