@@ -185,7 +185,7 @@ class Sweep:
     limit_s: float | None
     percentile: str | None
     margin: float
-    sizes: Mapping[str, Any]  # sources of assumed sizes, see `with_sizes`
+    sizes: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
     known: Known = field(default_factory=dict)
 
     def read(self) -> Sweep:

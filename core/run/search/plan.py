@@ -21,7 +21,6 @@ import numpy as np
 
 from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     Evaluation,
     Observation,
     Stage,
@@ -32,6 +31,7 @@ from core.evidence.evaluations import (
 from core.evidence.result_types import SearchCosts
 from core.run.search.failures import sound
 from core.run.search.time_needed import can_confirm
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import Choice, Space
 
@@ -320,7 +320,7 @@ def _eliminate(known: PlanState) -> Step | None:
     ]
     plain = sound(known, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
-    if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
+    if not set(known.question.objective) <= set(BY_ROUNDS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
         return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
     return Step(

@@ -18,7 +18,6 @@ import numpy as np
 from core.evidence.comparison import Comparison, same_request
 from core.evidence.effects import Codes
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     Evaluation,
     LogSpeedup,
     Observation,
@@ -37,6 +36,7 @@ from core.run.search.plan import PlanState, Step, gain_of, ranked_candidates
 from core.run.search.search_space import Models
 from core.spec import TrialSpec, effective, is_provider_option
 from core.spec.effort import STAGES
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space, changes_from_default, changes_words, reference
 from core.spec.targets import TargetSpec
@@ -438,9 +438,7 @@ def _surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
         kept = one.changes.get("enable_cpu_mem_arena", True)
         spread = MEMORY_SPREAD if kept else MEMORY_SPREAD_WITHOUT_ARENA
         return value is not None and value * (1 - spread) > target.limit
-    metric = (
-        "latency_p50" if target.metric in FROM_MEDIANS and target.metric != "throughput" else target.metric
-    )
+    metric = "latency_p50" if target.metric in BY_ROUNDS and target.metric != "throughput" else target.metric
     value = one.value(metric)
     if value is None or target.batch_size is not None:
         return False
