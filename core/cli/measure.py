@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,7 +58,6 @@ from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
 from core.process.job_worker import run_job
 from core.run import job_types
-from core.run.ask_tell import ComparisonRequest, Known, KnownTrial, Study, fixed_strategy
 from core.run.axes import (
     BATCH,
     PERCENTILE_NAMES,
@@ -73,6 +71,7 @@ from core.run.axes import (
 )
 from core.run.best_point import SweepRanking, rank_points
 from core.run.job import Job, Status
+from core.run.known_trials import Earlier, Known, KnownTrial, known_trials, missing
 from core.run.preparation import check_before, resolve_trial
 from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
@@ -336,12 +335,12 @@ def sweep(
     _print_unmeasured(points, progress)
     check_configurations(store, configurations(points), progress)
     where["margin"] = resolved.spec.protocol.margin
-    study = _study(study_name(axes, secrets.token_hex(4)), points, resolved.record, patience_s)
-    found = _Sweep(store=store, study=study, axes=axes, points=points, where=where, told=told)
+    name = study_name(axes, secrets.token_hex(4))
+    found = _Sweep(store=store, name=name, axes=axes, points=points, where=where, told=told)
     try:
-        _measure(found, resolved.record, named, progress, reuse=reuse)
+        _measure(found, resolved.record, named, progress, reuse=reuse, patience_s=patience_s)
     except Interrupted as interrupted:
-        found.known = found.study.read_progress(store).known
+        found.read()
         if json_:
             interrupted.document = found.document()
         else:
@@ -389,12 +388,18 @@ class _Sweep:
     """A sweep and the results of its points."""
 
     store: Store
-    study: Study
+    name: str  # of its trials in the store
     axes: Sequence[Axis]
     points: Sequence[Point]
     where: dict[str, Any]  # arguments of `rank_points`: latency limit, percentile, margin
     told: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
+    earlier: Earlier | None = None
     known: Known = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read the results of the points from the store."""
+        asked = configurations(self.points)
+        self.known = known_trials(self.store, asked, study=self.name, earlier=self.earlier)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -421,7 +426,7 @@ class _Sweep:
     def document(self) -> dict[str, Any]:
         ranking = self.rank_points()
         return {
-            "study": self.study.name,
+            "study": self.name,
             "axes": {one.name: list(one.values) for one in self.axes},
             "comparison": self.comparison.to_dict() if self.comparison is not None else None,
             "line_s": ranking.line_s,
@@ -471,38 +476,34 @@ def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
     return (rest | {"dims": dims} if dims else rest), axes
 
 
-def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: float) -> Study:
-    """Return the study that measures all points in one comparison."""
-    asked = configurations(points)
-
-    def compare(asked: Sequence[Configuration]) -> Job:
-        what = f"sweep of {len(asked)} points of {model.name}"
-        return job_types.comparison(
-            asked,
-            study=name,
-            model_name=model.name,
-            what=what,
-            wait_quiet_s=patience_s,
-            protocol=job_types.sweep_protocol(asked),
-        )
-
-    return Study(name=name, strategy=fixed_strategy(ComparisonRequest(asked=asked, job=compare)))
-
-
-def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progress, *, reuse: bool) -> None:
+def _measure(
+    found: _Sweep,
+    model: ModelRecord,
+    named: Models,
+    progress: Progress,
+    *,
+    reuse: bool,
+    patience_s: float,
+) -> None:
     """Measure all points without an earlier result in one comparison."""
     store = found.store
-
-    def begin(requests: Sequence[ComparisonRequest]) -> None:
-        announce(store, [one for request in requests for one in request.asked], progress, family=1)
-
     with scheduler(store) as service:
         if reuse:
             fingerprint = service.environment()["fingerprint"]
-            earlier = measured_earlier(store, model, named, fingerprint=fingerprint)
-            found.study = replace(found.study, earlier=earlier)
-        follow = partial(watch, service, progress=progress)
-        found.known = found.study.run(store, service.submit, begin=begin, follow=follow).known
+            found.earlier = measured_earlier(store, model, named, fingerprint=fingerprint)
+        found.read()
+        if asked := missing(configurations(found.points), found.known):
+            announce(store, asked, progress, family=1)
+            comparison = job_types.comparison(
+                asked,
+                study=found.name,
+                model_name=model.name,
+                what=f"sweep of {len(asked)} points of {model.name}",
+                wait_quiet_s=patience_s,
+                protocol=job_types.sweep_protocol(asked),
+            )
+            watch(service, service.submit(comparison), progress=progress)
+            found.read()
     if found.comparison is not None:
         report_precision(found.comparison, progress)
 
