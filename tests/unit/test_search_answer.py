@@ -343,7 +343,7 @@ def test_effects_are_named_with_their_values_and_only_those_that_were_tried() ->
         machine=Machine(space=SPACE, gain=lambda codes: -0.3 * codes[:, 0], slow_share=0), strategy=designed
     )
     run.go()
-    singles, _ = answers.effects(run.known())
+    singles, _ = answers.effects(run.known)
     first = singles[0]
     assert (first["setting"], first["value"]) == ("graph_optimization_level", "ORT_DISABLE_ALL")
     assert first["against"] == "ORT_ENABLE_ALL"
@@ -354,7 +354,7 @@ def test_effects_are_named_with_their_values_and_only_those_that_were_tried() ->
 def test_two_observations_say_nothing_of_effects() -> None:
     run = Run(machine=Machine(space=SPACE, gain=gains(SPACE, 1)), strategy=designed, budget_s=5).go()
     assert run.looked_at < 3
-    assert answers.effects(run.known()) == ([], [])
+    assert answers.effects(run.known) == ([], [])
 
 
 def test_controls_count_aa_controls_and_self_tests() -> None:

@@ -28,7 +28,7 @@ from core.run.search.time_needed import (
 from core.spec import ort_default
 from core.wire.errors import BudgetError
 from tests.builders import spec
-from tests.searching import Machine, Run, small_space
+from tests.searching import Machine, Run, SimulatedClock, small_space
 
 SLOW = SearchCosts(run_s=0.776, start_s=3.0, block_s=0.776, runs=1, screen_s=4.6, fixed_s=1.0, after_s=2.0)
 QUICK = SearchCosts(run_s=1e-4, start_s=0.2, block_s=0.022, runs=10, screen_s=0.27, fixed_s=1.0, after_s=0.0)
@@ -102,12 +102,14 @@ def test_a_search_keeps_what_it_cost_for_the_next_one() -> None:
 def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -> None:
     space = small_space(("enable_mem_pattern", (True, False)), ("intra_op_num_threads", (0, 1, 2, 4)))
     run = Run(machine=Machine(space=space), strategy=designed, budget_s=30).go()
-    known = replace(run.known(), confirmed=[], rivals=[], settled=False, spent_s=15.0, each_s=0.5)
+    known = replace(
+        run.known, confirmation_runs=[], rivals=[], settled=False, clock=SimulatedClock(15.0), each_s=0.5
+    )
     assert next_step(known, designed) is not None
     assert next_step(replace(known, costs=QUICK), designed) is not None
     assert not can_confirm(SLOW, known.left_s)
     assert next_step(replace(known, costs=SLOW), designed) is None
-    measured = replace(known, costs=SLOW, confirmed=[next(iter(run.tried))], rivals=list(run.tried))
+    measured = replace(known, costs=SLOW, confirmation_runs=[next(iter(run.tried))], rivals=list(run.tried))
     assert next_step(measured, designed) is not None  # what was confirmed may be confirmed again
 
 

@@ -24,10 +24,10 @@ from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
-from core.run.search.plan import gain_of, screening_share, sought
+from core.run.search.plan import FIXED_S, gain_of, screening_share, sought
 from core.run.search.running import search_job_work
 from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
-from core.run.search.search_state import FIXED_S, Prepared
+from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
