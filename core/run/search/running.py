@@ -35,7 +35,7 @@ from core.run.search.plan import (
     screening_share,
 )
 from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
-from core.run.search.search_state import CONTROL, Prepared, SearchState
+from core.run.search.search_state import CONTROL, Prepared, SearchState, contrasts_with_default
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
@@ -259,60 +259,43 @@ class Search:
         self, step: Step, comparison: Comparison, trials: Mapping[str, Trial], ending: Ending
     ) -> None:
         """Update the state with the results of a confirmation run."""
-        margin, question = self.state.base.protocol.margin, self.state.question
+        if not comparison.facts:
+            if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
+                self.state.refused = ending.error
+            self.state.settled = True  # earlier confirmations remain valid
+            return
         looks = comparison.protocol.get("splits") or max(1, len(comparison.protocol["looks"]))
-        default = self._measured(comparison, trials, comparison.baseline, {}, None)
+        judged = partial(
+            answers.confirmed, question=self.state.question, margin=self.state.margin, looks=looks
+        )
+        default = self._measured(comparison, trials, comparison.baseline, None)
         names = {self.state.space.label(choice): choice for choice in step.choices}
         said: dict[Choice, Confirmed] = {}
         for one in comparison.contestants:
             if (choice := names.get(one.label)) is not None:
-                measured = self._measured(comparison, trials, one.trial, self.state.plain(choice), choice)
-                said[choice] = answers.confirmed(measured, default, question, margin=margin, looks=looks)
-        default_result = answers.confirmed(default, default, question, margin=margin, looks=looks)
-        if comparison.facts:
-            self.state.add_confirmation(step, said, default_result, comparison)
-            return
-        if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
-            self.state.refused = ending.error
-        self.state.settled = True  # earlier confirmations remain valid
+                said[choice] = judged(self._measured(comparison, trials, one.trial, choice), default)
+        self.state.add_confirmation(step, said, judged(default, default), comparison)
 
     def _measured(
-        self,
-        comparison: Comparison,
-        trials: Mapping[str, Trial],
-        trial_id: str,
-        changes: Mapping[str, Any],
-        choice: Choice | None,
-    ) -> answers.MeasuredConfiguration:
+        self, comparison: Comparison, trials: Mapping[str, Trial], trial_id: str, choice: Choice | None
+    ) -> answers.ConfirmationTrial:
+        """A configuration of a confirmation run, with all its stored data; no `choice`: the ORT default."""
         stored = trials[trial_id]
         whole = self.store.trial(trial_id) if stored.result is not None else stored
-        found = next(
-            (
-                one
-                for one in comparison.facts.get("contrasts", ())
-                if one["candidate"] == trial_id and one["baseline"] == comparison.baseline
-            ),
-            None,
-        )
-        own = (
-            self.state.tried[choice].looks[-1] if choice is not None and choice in self.state.tried else None
-        )
+        contrast = contrasts_with_default(comparison).get(trial_id)
+        own = self.state.tried[choice].looks[-1] if choice in self.state.tried else None
         if own is None or own.trial != trial_id:
             other = trials.get(comparison.baseline)
             error = "" if stored.error is None else stored.error["message"]
             head = Observation(stage="confirm", race=comparison.id, trial=trial_id, error=error)
-            own = observe(head, whole.facts, {} if other is None else other.facts, found)
+            own = observe(head, whole.facts, {} if other is None else other.facts, contrast)
         sizes = self.state.sizes(choice) if choice is not None else None
-        return answers.MeasuredConfiguration(
-            changes=changes,
-            spec=stored.spec,
-            trial=trial_id,
-            comparison=comparison.id,
-            result=whole.facts,
+        return answers.ConfirmationTrial(
+            trial=whole,
+            changes={} if choice is None else self.state.plain(choice),
             look=own,
-            contrast=found,
-            size_bytes=round(sizes[0]) if sizes else _size(self.prepared),
-            arena=stored.spec.get("session", {}).get("enable_cpu_mem_arena") is not False,
+            contrast=contrast,
+            size_bytes=round(sizes[0]) if sizes else self.prepared.resolved.record.info["size_bytes"],
             summaries=self._right(stored, choice),
         )
 
@@ -353,10 +336,6 @@ class Search:
             note = f"It could not be stored while it ran: {error.message}"
             if note not in self.state.notes:
                 self.state.notes.append(note)
-
-
-def _size(prepared: Prepared) -> int | None:
-    return prepared.resolved.record.info["size_bytes"]
 
 
 def search_job_work(prepared: Prepared, service: Service) -> Outcome:

@@ -160,11 +160,7 @@ class SearchState(PlanState):
             cancelled: by the user; configurations without a result then have not failed.
         """
         default = trials.get(comparison.baseline)
-        contrasts = {
-            one["candidate"]: one
-            for one in comparison.facts.get("contrasts", ())
-            if one["baseline"] == comparison.baseline
-        }
+        contrasts = contrasts_with_default(comparison)
         self_tests = comparison.facts.get("self_tests", ())
         self.self_tests += self_tests
         if (copies := _copies(step.stage, comparison)) is not None:
@@ -338,6 +334,12 @@ class SearchState(PlanState):
         return answers.pareto_front(
             list(self.tried.values()), self.question, self.margin, confirmed=confirmed
         )
+
+
+def contrasts_with_default(comparison: Comparison) -> dict[str, Any]:
+    """Return the contrast of each candidate of a comparison with the ORT default, by trial."""
+    contrasts = comparison.facts.get("contrasts", ())
+    return {one["candidate"]: one for one in contrasts if one["baseline"] == comparison.baseline}
 
 
 def _copies(stage: Stage, comparison: Comparison) -> float | None:
