@@ -14,7 +14,6 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.ask_tell import Known, KnownTrial
 from core.run.axes import (
     BATCH,
     MAX_POINTS,
@@ -41,6 +40,7 @@ from core.run.best_point import (
     surely_lower_latency,
     surely_within_limit,
 )
+from core.run.known_trials import Known, KnownTrial
 from core.run.sweep import (
     Measured,
     Point,
