@@ -16,9 +16,11 @@ from core.api.settings import given_of
 from core.run import search as searches
 from core.run.job import Job
 from core.run.search import Prepared as Prepared
+from core.run.search import search_provenance as search_provenance
 from core.run.search.answer import space_facts as space_facts
-from core.show.documents import searches_document
+from core.show import documents
 from core.show.format import duration
+from core.show.sheets import Sheet
 from core.show.sheets.searches import evaluation_table, search_sheet, space_words
 from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.question import (
@@ -39,77 +41,6 @@ def search(
     model: ModelLike | None = None,
     config: Config = None,
     *,
-    session: Session | None = None,
-    wait_quiet_s: float = 0.0,
-    on_progress: OnProgress | None = None,
-    cancel: threading.Event | None = None,
-    **request: Any,
-) -> Result[StudyRecord]:
-    """Find the best configuration within limits and a time budget, and confirm it in fresh processes.
-
-    Args:
-        model: see `tune`.
-        config: configuration to start from; settings that vary may change, all others stay.
-        session: see `tune`.
-        wait_quiet_s: see `tune`.
-        on_progress: see `tune`.
-        cancel: see `tune`.
-        request: further arguments of `prepare`.
-
-    Raises:
-        SpecError: the question or a setting is invalid, or nothing varies.
-        BudgetError: the time budget is too short to confirm a result.
-        TunerError: the search failed or was cancelled; `resume` continues it.
-    """
-    session = session or default_session()
-    prepared, sizes = prepare(session, model, config, **request)
-    return run(
-        session, prepared, sizes, wait_quiet_s=wait_quiet_s, on_progress=on_progress, cancel=cancel
-    )
-
-
-def resume(
-    study: str,
-    *,
-    budget_s: int | None = None,
-    objective: str | None = None,
-    limits: Sequence[str] = (),
-    preset: str | None = None,
-    extend: bool = False,
-    session: Session | None = None,
-    wait_quiet_s: float = 0.0,
-    on_progress: OnProgress | None = None,
-    cancel: threading.Event | None = None,
-) -> Result[StudyRecord]:
-    """Continue an interrupted search, or a finished one with more time or a changed question.
-
-    Args:
-        study: its ID.
-        budget_s: additional time in seconds. None: the remaining time, or the same again if none remains.
-        objective: see `prepare`.
-        limits: see `prepare`.
-        preset: see `prepare`.
-        extend: see `prepare`.
-        session: see `tune`.
-        wait_quiet_s: see `tune`.
-        on_progress: see `tune`.
-        cancel: see `tune`.
-
-    Raises:
-        StoreError: there is no such search, or it is running.
-        TunerError: as of `search`.
-    """
-    session = session or default_session()
-    asked = question_part(objective, limits, preset) | ({"extend": True} if extend else {})
-    prepared = continued(session, study, budget_s=budget_s, question=asked or None)
-    return run(session, prepared, {}, wait_quiet_s=wait_quiet_s, on_progress=on_progress, cancel=cancel)
-
-
-def prepare(
-    session: Session,
-    model: ModelLike | None = None,
-    config: Config = None,
-    *,
     objective: str | None = None,
     limits: Sequence[str] = (),
     preset: str | None = None,
@@ -123,14 +54,18 @@ def prepare(
     extend: bool = False,
     give_way: bool = False,
     warm_start: bool = True,
+    dry_run: bool = False,
+    wait_quiet_s: float = 0.0,
+    session: Session | None = None,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
     **settings: Any,
-) -> tuple[Prepared, dict[str, Any]]:
-    """Return a checked search, and the sources of assumed sizes.
+) -> Result[Any]:
+    """Find the best configuration within limits and a time budget, and confirm it in fresh processes.
 
     Args:
-        session: holds models and earlier searches.
         model: see `tune`.
-        config: see `search`.
+        config: configuration to start from; settings that vary may change, all others stay.
         objective: what to optimize, for example "latency"; or two with weights, "latency:2,memory:1".
         limits: constraints on the result, for example "p99<=3ms", "memory<=100MiB", "accuracy>=98%".
         preset: name of a predefined objective with limits.
@@ -144,12 +79,23 @@ def prepare(
         extend: exceed the budget if it is too short to confirm a result.
         give_way: let waiting jobs of this machine run between two measurements.
         warm_start: begin with what earlier searches of this model found.
+        dry_run: return the search space (`Result[Prepared]`) and run nothing.
+        wait_quiet_s: see `tune`.
+        session: see `tune`.
+        on_progress: see `tune`.
+        cancel: see `tune`.
         settings: see `tune`.
 
+    Returns:
+        A `Result[StudyRecord]`.
+
     Raises:
-        TunerError: as of `search`.
+        SpecError: the question or a setting is invalid, or nothing varies.
+        BudgetError: the time budget is too short to confirm a result.
+        TunerError: the search failed or was cancelled; `resume` continues it.
     """
-    asked = question_part(objective, limits, preset)
+    session = session or default_session()
+    asked = _question_part(objective, limits, preset)
     if strategy not in STRATEGIES:
         raise SpecError(
             f"There is no strategy `{strategy[:40]}`.{nearest(strategy, STRATEGIES)}",
@@ -176,7 +122,54 @@ def prepare(
             "budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S,
         }
     )
-    return prepared_search(session, spec, question), sizes
+    prepared = prepared_search(session, spec, question)
+    _announce(session, prepared)
+    if dry_run:
+        return _space_result(prepared, sizes)
+    job = search_job(prepared, wait_quiet_s=wait_quiet_s)
+    return _run(session, job, sizes, on_progress, cancel)
+
+
+def resume(
+    study: str,
+    *,
+    budget_s: int | None = None,
+    objective: str | None = None,
+    limits: Sequence[str] = (),
+    preset: str | None = None,
+    extend: bool = False,
+    dry_run: bool = False,
+    wait_quiet_s: float = 0.0,
+    session: Session | None = None,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+) -> Result[Any]:
+    """Continue an interrupted search, or a finished one with more time or a changed question.
+
+    Args:
+        study: its ID.
+        budget_s: additional time in seconds. None: the remaining time, or the same again if none remains.
+        objective: see `search`.
+        limits: see `search`.
+        preset: see `search`.
+        extend: see `search`.
+        dry_run: see `search`.
+        wait_quiet_s: see `tune`.
+        session: see `tune`.
+        on_progress: see `tune`.
+        cancel: see `tune`.
+
+    Raises:
+        StoreError: there is no such search, or it is running.
+        TunerError: as of `search`.
+    """
+    session = session or default_session()
+    asked = _question_part(objective, limits, preset) | ({"extend": True} if extend else {})
+    prepared = continued_search(session, study, budget_s=budget_s, question=asked)
+    _announce(session, prepared)
+    if dry_run:
+        return _space_result(prepared, {})
+    return _run(session, search_job(prepared, wait_quiet_s=wait_quiet_s), {}, on_progress, cancel)
 
 
 def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Prepared:
@@ -191,7 +184,7 @@ def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Pr
     return searches.prepare(spec, question, store, session.inspect, machine, owner=owner)
 
 
-def continued(
+def continued_search(
     session: Session, study: str, *, budget_s: int | None = None, question: Mapping[str, Any] | None = None
 ) -> Prepared:
     """Return a checked continuation of a stored search; `question` holds its changed parts.
@@ -210,27 +203,29 @@ def search_job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
     return searches.job(prepared, wait_quiet_s=wait_quiet_s)
 
 
-def run(
+def _run(
     session: Session,
-    prepared: Prepared,
+    job: Job,
     sizes: Mapping[str, Any],
-    *,
-    wait_quiet_s: float = 0.0,
-    on_progress: OnProgress | None = None,
-    cancel: threading.Event | None = None,
+    on_progress: OnProgress | None,
+    cancel: threading.Event | None,
 ) -> Result[StudyRecord]:
-    """Run a prepared search and wait for its result.
-
-    Raises:
-        TunerError: the search failed or was cancelled; `resume` continues it.
-    """
-    job = search_job(prepared, wait_quiet_s=wait_quiet_s)
-    result = session.last = search_result(session, job.id, sizes)
+    session.last = search_result(session, job.id, sizes)
     status = session.run(job, on_progress=on_progress, cancel=cancel)
     result = session.last = search_result(session, job.id, sizes, status)
     if status.error is not None:
         raise error_from_record(status.error)
     return result
+
+
+def _space_result(prepared: Prepared, sizes: Mapping[str, Any]) -> Result[Prepared]:
+    return Result(
+        kind="search space",
+        id="",
+        read=lambda: prepared,
+        document=lambda one: {**documents.search_space(one), **sizes},
+        content=lambda one: Sheet(space_words(space_facts(one.space)), []),
+    )
 
 
 def search_result(
@@ -247,22 +242,22 @@ def search_result(
 
     def read() -> StudyRecord:
         record = session.store.study(study)
-        if status is None or record.answer is not None or not isinstance(status.result, dict):
+        if status is None:
             return record
-        answer: Any = status.result
-        return replace(record, answer=answer)
+        answer: Any = record.answer or status.result
+        return replace(record, answer=answer, error=status.error or record.error)
 
     return Result(
         kind="search",
         id=study,
         read=read,
-        document=lambda record: {**searches_document(record), **(sizes or {})},
+        document=lambda record: {**documents.search(record), **(sizes or {})},
         content=search_sheet,
         rows=evaluation_table,
     )
 
 
-def announce(session: Session, prepared: Prepared) -> None:
+def _announce(session: Session, prepared: Prepared) -> None:
     """Note the question, the size of the search space and how much of it fits the budget."""
     question, space = prepared.question, prepared.space
     within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
@@ -271,7 +266,7 @@ def announce(session: Session, prepared: Prepared) -> None:
     session.note(f"time budget {duration(question.budget_s)}; {fits}")
 
 
-def question_part(objective: str | None, limits: Sequence[str], preset: str | None) -> dict[str, Any]:
+def _question_part(objective: str | None, limits: Sequence[str], preset: str | None) -> dict[str, Any]:
     """Return the parts of a question that are given.
 
     Raises:
