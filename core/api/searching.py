@@ -254,6 +254,8 @@ def search_result(
         document=lambda record: {**documents.search(record), **(sizes or {})},
         content=search_sheet,
         rows=evaluation_table,
+        store=session.store,
+        refs=[study],
     )
 
 
