@@ -1,0 +1,45 @@
+"""The Python API on real models: each function returns what its command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.api.explaining import explain
+from core.api.session import Session
+from core.store import Store
+from core.wire.errors import StoreError
+from tests import builders, tiny_models
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with Session(tmp_path / "ortune.db") as opened:
+        yield opened
+
+
+def measured(store: Store, model: Path, name: str, level: str, p50_s: float) -> str:
+    """Store a measurement of a model at an optimization level, and return its ID."""
+    spec = builders.spec(
+        model={"path": str(model)}, session={"graph_optimization_level": level}, workload={"batch_size": 2}
+    )
+    result = {"latency": {"p50_s": p50_s}, "latencies_s": [p50_s] * 50, "batch_size": 2, "contrasts": []}
+    store.create_trial(builders.trial(name, spec, result=result))
+    return name
+
+
+def test_two_results_are_explained_once(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.conv(tmp_path / "conv.onnx")
+    slow = measured(session.store, model, "a" * 16, "ORT_DISABLE_ALL", 2e-4)
+    fast = measured(session.store, model, "b" * 16, "ORT_ENABLE_EXTENDED", 1e-4)
+    with pytest.raises(StoreError):
+        explain("c" * 16, slow, session=session)
+    result = explain(fast, slow, session=session)
+    assert result.record.found is not None
+    document = result.to_dict()
+    assert (document["state"], document["baseline"], document["candidate"]) == ("COMPLETE", slow, fast)
+    assert explain(fast, slow, session=session).to_dict() == document
+    assert session.last is not None
+    assert session.last.id == fast
