@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core import wire
-from core.cli.options import Given, ModelHere, operators_of, with_operators
+from core.api.settings import OPERATORS
+from core.cli.options import Given, ModelHere, with_operators
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -56,7 +57,7 @@ def inspect_model(
 
     ORTune reads the file only, so a damaged model may look fine. With --load, ONNX Runtime loads it too.
     """
-    libraries = operators_of(given)
+    libraries = tuple(given.get(OPERATORS, ()))
     if libraries and not load:
         raise SpecError(
             f"`--custom-op-library {libraries[0][:80]}` is given, but nothing is loaded.",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.api.explaining import explain
+from core.api.graphs import graph, node_errors
 from core.api.session import Session
 from core.store import Store
-from core.wire.errors import StoreError
+from core.wire.errors import SpecError, StoreError
 from tests import builders, tiny_models
 
 
@@ -43,3 +44,18 @@ def test_two_results_are_explained_once(session: Session, tmp_path: Path) -> Non
     assert explain(fast, slow, session=session).to_dict() == document
     assert session.last is not None
     assert session.last.id == fast
+
+
+def test_a_graph_has_rows_before_and_after_optimization(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.conv(tmp_path / "conv.onnx")
+    own = graph(model, session=session)
+    assert len(own.table().rows) == own.record.count == len(own.to_dict()["nodes"])
+    optimized = graph(model, optimized=True, op_types=["reorderoutput"], session=session)
+    assert optimized.to_dict()["optimized"]
+    assert {one.node.op_type for one in optimized.record.nodes} == {"com.microsoft.nchwc.ReorderOutput"}
+    assert optimized.record.count > len(optimized.record.nodes)
+
+
+def test_errors_of_a_variant_that_is_not_quantized_are_refused(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="not a quantization"):
+        node_errors(str(tiny_models.mlp(tmp_path / "mlp.onnx")), session=session)
