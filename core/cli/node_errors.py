@@ -39,9 +39,10 @@ def node_errors(
     both models in turns. The curve first excludes the operators that save the least time for the error they
     add; pass its list to `transform` as `exclude_nodes`.
     """
-    dims = {"dims": sizes(dim)} if dim else {}
+    if dim:
+        given["dims"] = sizes(dim)
     with started(Progress(sys.stderr, quiet=quiet)) as session:
-        result = graphs.node_errors(variant, again=again, session=session, **given, **dims)
+        result = graphs.node_errors(variant, again=again, session=session, **given)
     if json_:
         print_json(result.to_dict())
     else:

@@ -9,6 +9,7 @@ import pytest
 
 from core.api.explaining import explain
 from core.api.graphs import graph, node_errors
+from core.api.models import convert, inspect
 from core.api.session import Session
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
@@ -16,7 +17,9 @@ from tests import builders, tiny_models
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
     with Session(tmp_path / "ortune.db") as opened:
         yield opened
 
@@ -59,3 +62,17 @@ def test_a_graph_has_rows_before_and_after_optimization(session: Session, tmp_pa
 def test_errors_of_a_variant_that_is_not_quantized_are_refused(session: Session, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="not a quantization"):
         node_errors(str(tiny_models.mlp(tmp_path / "mlp.onnx")), session=session)
+
+
+def test_a_model_is_inspected_and_loaded(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    found = inspect(model.read_bytes(), load=True, session=session)
+    assert found.to_dict()["suggested"] == found.record.suggested == "--batch-size 1"
+    assert "loads it on the CPU" in (found.record.loads or "")
+    with pytest.raises(SpecError, match="nothing is loaded"):
+        inspect(model, custom_op_libraries=["x"], session=session)
+
+
+def test_what_is_no_model_is_not_converted(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a torchvision classifier"):
+        convert("no_such_net", output=tmp_path / "x.onnx", session=session)
