@@ -213,7 +213,8 @@ class Sweep:
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
         store, ranking = self.session.store, self.ranking()
-        return documents.sweep(store, self.name, self.axes, self.points, self.known, ranking) | self.sizes
+        found = documents.sweep(store, self.name, self.axes, self.points, self.known, ranking)
+        return {**found, **self.sizes}
 
 
 def sweep_result(found: Sweep) -> Result[Sweep]:

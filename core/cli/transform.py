@@ -15,8 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
+from core.api.settings import inputs_of
 from core.cli.help_groups import Grouped
-from core.cli.options import Given, ModelHere, operators_of, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, with_input_options
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -143,7 +144,7 @@ def transform(
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
     data = _calibration(calibration, steps, part)
-    workload, libraries = workload_of(given, dims), operators_of(given)
+    workload, libraries = inputs_of({**given, "dims": dims})
     if output is not None:
         output.is_dir()  # refuses an invalid path before creating anything
     store = Store()
