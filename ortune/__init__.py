@@ -9,8 +9,10 @@ Every function waits for its result, stores it where the dashboard and the comma
 `Result`. Importing this package disables ONNX Runtime's telemetry in the importing process.
 """
 
-from core.api.explaining import explain
 from core.api.exporting import export, verify
+from core.api.variants import transform
+
+from core.api.explaining import explain
 from core.api.history import history
 from core.api.judging import accuracy, scorecard
 from core.api.measuring import compare, measure_longer, profile, tune
@@ -20,7 +22,6 @@ from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.stored import load_result
 from core.api.sweeping import sweep
-from core.api.variants import transform
 from core.wire.errors import (
     BudgetError,
     Cancelled,
@@ -31,7 +32,7 @@ from core.wire.errors import (
     TunerError,
     WorkerError,
 )
-from ortune import plots as _plots  # lets `Result.plot` draw
+from ortune.plots import plot
 
 __all__ = [
     "BudgetError",
@@ -53,6 +54,7 @@ __all__ = [
     "inspect",
     "load_result",
     "measure_longer",
+    "plot",
     "profile",
     "resume",
     "scorecard",

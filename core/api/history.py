@@ -59,7 +59,9 @@ def history(
 
     def content(found: History) -> Sheet:
         listed = comparisons.history(found.trials, found.tags)
-        return Sheet(f"{counted(len(found.trials), 'trial')}", [listed, *comparisons.rescued(store.rescued())])
+        return Sheet(
+            f"{counted(len(found.trials), 'trial')}", [listed, *comparisons.rescued(store.rescued())]
+        )
 
     return Result(
         kind="history",
