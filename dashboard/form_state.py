@@ -177,7 +177,7 @@ def collect() -> dict[str, Any]:
 
 def _is_empty(key: str, value: Any) -> bool:
     """Whether a field without a known default sets nothing: an option, or a fixed value of an input."""
-    return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
+    return key.startswith((*fields.OPTIONS, "value.")) and value in ("", None, fields.DEFAULT)
 
 
 def _usual() -> Mapping[str, Any]:

@@ -141,7 +141,7 @@ def _report_end() -> None:
     job = st.session_state.pop(OWN, None)
     status = state.status(job) if job else None
     if status is not None and status.error is not None:
-        state.report_record(status.error)
+        state.report(status.error)
 
 
 page()

@@ -20,8 +20,9 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import demo, format, live_events, state
+from dashboard import demo, format, live_events, state, url_state
 from dashboard.charts import compare_charts
+from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
     controls,
@@ -71,7 +72,7 @@ def page() -> None:
 
 def _shown() -> Trial | None:
     """Return the trial of the link or of this session; report and drop an id that does not exist."""
-    trial_id = state.linked_trial() or state.opening()
+    trial_id = state.linked_trial() or first_view.opening()
     if trial_id is None:
         return None
     try:
@@ -468,7 +469,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
             "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
         )
         st.caption("The address that opens this result in any browser:")
-        st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+        st.code(url_state.link({state.TRIAL_PARAM: trial.id}), language=None, wrap_lines=True)
 
 
 def _pin_button(trial: Trial, pinned: Trial | None) -> None:
