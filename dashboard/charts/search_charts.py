@@ -18,18 +18,18 @@ from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, SpeedUpNumbers
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
+from core.spec.metrics import BY_PASSES, METRICS, SHOWN_UNITS
 from core.spec.space import changes_words
-from core.spec.targets import METRICS
 from core.wire.units import ci
 from dashboard.charts import (
     HEIGHT,
-    MEMORY_TITLE,
     MUTED,
     PALETTE,
     TEXT_HOVER,
     base_figure,
     error_bars,
     log_ticks,
+    metric_title,
     number,
     text_lines,
 )
@@ -38,7 +38,6 @@ from dashboard.charts.compare_charts import VERDICTS, ForestInfo, ForestRow, for
 ROOM = 0.08  # share of an axis next to the data
 LEAST_SHOWN = 0.5  # smaller speed-ups are outside of the view, unless the best is barely larger
 MOST_EFFECTS = 12
-MIB = 1 << 20
 STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
     "screen": ("screening", "circle"),
     "heat": ("elimination round", "square"),
@@ -47,13 +46,13 @@ STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
 SPEEDUP_TITLE = "Improvement over ONNX Runtime's default"
 SPEEDUPS_ALT = f"{SPEEDUP_TITLE} in all metrics, with 95 % intervals"
 COURSE_ALT = "The best known improvement at each moment of the search"
-# metric of the horizontal axis -> its title, and its unit in SI units
-COSTS: Mapping[str, tuple[str, float]] = {
-    "peak_rss": (MEMORY_TITLE, MIB),
-    "cpu_s": ("CPU time per sample (ms)", 1e-3),
-    "model_size": ("Model size (MiB)", MIB),
-    "latency_p50": ("p50 latency (ms)", 1e-3),
-}
+# metrics of the horizontal axis, sizes first
+COSTS = sorted([*BY_PASSES, "latency_p50"], key=lambda name: METRICS[name].quantity != "size")
+
+
+def cost_title(metric: str) -> str:
+    """Return the title of the horizontal axis: "CPU time per sample (ms)"."""
+    return metric_title(METRICS[metric], "sample")
 
 
 def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
@@ -110,10 +109,7 @@ def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = 
 
 def metric_name(metric: str) -> str:
     """Return a short name of a metric, "p50 latency"; two weighted metrics are joined by "and"."""
-    return " and ".join(METRICS[one].title if one in METRICS else NAMES[one] for one in metric.split("+"))
-
-
-NAMES: Mapping[str, str] = {"latency_mean": "mean latency"}  # of metrics without a target
+    return " and ".join(METRICS[one].title for one in metric.split("+"))
 
 
 def _effect_name(one: EffectRecord) -> str:
@@ -211,9 +207,9 @@ def front_info(
         cost: a key of COSTS.
         winner: `Confirmed`, drawn with the result of its confirmation run; None: there is none.
     """
-    title, unit = COSTS[cost]
+    title, unit = cost_title(cost), SHOWN_UNITS[METRICS[cost].quantity][0]
     on_front = {changes_words(one["changes"]) for one in points}
-    front = [_front_point(one, cost, unit) for one in points if cost in one["values"]]
+    front = [_front_point(one, cost, title, unit) for one in points if cost in one["values"]]
     others = [
         _point(changes_words(one.changes), one.looks[-1].trial, value / unit, ratio, title=title)
         for one in tried
@@ -247,7 +243,7 @@ def front_info(
     )
 
 
-def _front_point(one: FrontPoint, cost: str, unit: float) -> Point:
+def _front_point(one: FrontPoint, cost: str, title: str, unit: float) -> Point:
     gain = one["gains"][0]
     return _point(
         changes_words(one["changes"]),
@@ -256,7 +252,7 @@ def _front_point(one: FrontPoint, cost: str, unit: float) -> Point:
         gain["ratio"],
         gain["ratio_low"],
         gain["ratio_high"],
-        title=COSTS[cost][0],
+        title=title,
     )
 
 
