@@ -8,9 +8,6 @@ returns the address of a trial.
 from __future__ import annotations
 
 import gc
-import getpass
-import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +17,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
+from core.api.session import user_on_host
 from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
 from core.process.job_worker import refuse_worker
@@ -131,7 +129,7 @@ def is_following() -> bool:
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
     folders.restrict_workers()
-    service = Scheduler(_store(), owner=_owner(), queue=queue(), admit=admit)
+    service = Scheduler(_store(), owner=f"dashboard of {user_on_host()}", queue=queue(), admit=admit)
     _made.append(service)
     return service
 
@@ -198,14 +196,6 @@ def freeze_imports() -> bool:
     gc.collect()
     gc.freeze()
     return True
-
-
-def _owner() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        user = f"user {os.getuid()}"
-    return f"dashboard of {user} on {socket.gethostname()}"
 
 
 # --- the current model ------------------------------------------------------------------------------------
