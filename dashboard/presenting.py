@@ -25,6 +25,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import form_state, live_events, state, url_state
 from dashboard.live_events import Event
+from dashboard.pages import PAGES
 from dashboard.server import live
 from dashboard.widgets import live_view
 
@@ -159,7 +160,7 @@ def open_presenter_page(page: str) -> None:
         return
     wanted = {**place.query, PARAM: token}
     if place.page and place.page != (page or HOME):
-        st.switch_page(url_state.file_of(place.page), query_params=wanted)
+        st.switch_page(PAGES[place.page].file, query_params=wanted)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.html(_INERT)
@@ -169,7 +170,7 @@ def open_presenter_page(page: str) -> None:
     )
 
 
-HOME = "tune"  # the page without a path
+HOME = next(iter(PAGES))  # the page without a path
 
 
 def _stream(token: str) -> str:

@@ -10,13 +10,6 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-OLD_PATHS: Mapping[str, str] = {"curves": "sweep", "why": "explain"}  # path of a page before 1.0 -> path now
-
-
-def file_of(path: str) -> str:
-    """Return the script of a page, named as Streamlit's navigation names it."""
-    return f"views/{path}/page.py"
-
 
 def base_path() -> str:
     """Return the path under which this server is reached, without a slash at its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import demo, state
+from dashboard.pages import PAGES
 
 OPENED = "opened"  # session key: this session has shown the result on which a demonstration opens
 
@@ -37,7 +38,7 @@ def choose_model(page: str) -> None:
 
 @st.cache_resource(show_spinner=False)
 def _recorded_models(page: str) -> list[str]:
-    return demo.recorded_models(state.store(), page)
+    return list(PAGES[page].recorded(state.store()))
 
 
 @st.cache_resource(show_spinner=False)

@@ -81,7 +81,7 @@ def _peaks(found: Mapping[str, Any] | None) -> None:
 def _check(action: DeltaGenerator, running: Status | None) -> None:
     action.button(
         "Check noise",
-        key="machine.test",
+        key="machine.run",
         type="primary",
         icon=":material/monitor_heart:",
         on_click=start_noise_check,
