@@ -18,10 +18,10 @@ def plot(result: Result[Any]) -> Any:
     if result.store is None or not result.refs:
         raise SpecError(f"A {result.kind} has no plot.", hint="Use `to_frame()`.")
     try:
-        from dashboard.report.figures import plots
+        from dashboard.report.figures import plots_of
     except ModuleNotFoundError as error:
         raise SpecError(f"Plots need the package `{error.name}`.", hint="Install it.") from None
-    found = plots(find(result.store, result.refs))
+    found = plots_of(find(result.store, result.refs))
     if not found:
         raise SpecError(f"This {result.kind} has no plot.", hint="Use `to_frame()`.")
     return found[0].figure

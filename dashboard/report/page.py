@@ -19,16 +19,23 @@ from plotly.offline import get_plotlyjs
 from core.evidence.verdict import Color
 from core.show.format import when
 from core.show.html import escaped, parts, prose
-from core.show.report import File, Report, Section
-from dashboard.report.figures import Plot
+from core.show.report import File, Price, Report, Section
+from core.show.report.compose import compose
+from core.show.report.subjects import About
+from core.store import Store
+from dashboard.report.figures import Plot, plots_of
 
 MOST_BYTES = 6_000_000  # of a file that people send to each other
 LEFT_OUT = "Left out, because the file would be too large: {}. See the page of the result."
 SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red": "✕", "gray": "○"}
 
 
-def page(report: Report, plots: Sequence[Plot]) -> str:
-    """Return the file; plots that may be left out are omitted, and named, if it would be too large."""
+def html_of(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> str:
+    """Return the HTML file about a result; see `compose` for the arguments.
+
+    Plots that may be left out are omitted, and named, if it would be too large.
+    """
+    report, plots = compose(about, store, price=price, recorded=recorded), plots_of(about)
     text = _written(report, plots)
     spared: list[Plot] = []
     while len(text.encode()) > MOST_BYTES and (spare := _largest(plots, spared)) is not None:

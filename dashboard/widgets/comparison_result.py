@@ -104,7 +104,7 @@ def margin(comparison: Comparison) -> float:
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
-        state.report_record(comparison.error)
+        state.report(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:

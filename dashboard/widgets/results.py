@@ -287,4 +287,4 @@ def failed(trial: Trial) -> None:
     if trial.state == "CANCELLED":
         st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
     elif trial.error:
-        state.report_record(trial.error)
+        state.report(trial.error)

@@ -285,9 +285,9 @@ def _ended(job: Status) -> None:
     if job.state == "CANCELLED":
         st.info("The evaluation was cancelled; finished models are kept.", icon=":material/cancel:")
     elif job.error is not None:
-        state.report_record(job.error)
+        state.report(job.error)
     for error in (job.result or {}).get("errors", []):
-        state.report_record(error)
+        state.report(error)
 
 
 def _empty(record: ModelRecord) -> None:

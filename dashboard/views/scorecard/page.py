@@ -310,7 +310,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
         st.info("Measuring was cancelled; finished measurements are kept.", icon=":material/cancel:")
     for one in jobs:
         if one.state == "FAIL" and one.error is not None:
-            state.report_record(one.error)
+            state.report(one.error)
         for label, message in ((one.result or {}).get("failures") or {}).items():
             st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
 

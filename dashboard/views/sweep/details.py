@@ -17,13 +17,13 @@ from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
 from dashboard.widgets import tables
 
-TABLE = "curves.table"
+TABLE = "sweep.table"
 
 
 def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
     """Draw the table of all points, and the details of one; above the table where the user selected it."""
     table = comparisons.points(shown.rows, ranking, shown.busy)
-    details = st.container(key="curves.details")
+    details = st.container(key="sweep.details")
     names = " and ".join(one.name for one in shown.axes)
     tables.draw(
         table,
@@ -42,7 +42,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
         if index is None:
             st.button(
                 "Use in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=True,
                 help="Select a point first.",
@@ -52,7 +52,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
             data=csv_text(table),
             file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
             mime="text/csv",
-            key="curves.csv",
+            key="sweep.csv",
             icon=":material/download:",
             on_click="ignore",
         )
@@ -93,7 +93,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
         with st.container(horizontal=True):
             if st.button(
                 f"Use {name} in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=point.spec is None,
                 help="The selected point, or the best within the limit.",
@@ -102,7 +102,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
             value = (row.latency or {}).get(ranking.percentile)
             st.button(
                 "Set as limit",
-                key="curves.line_here",
+                key="sweep.line_here",
                 icon=":material/horizontal_rule:",
                 disabled=value is None,
                 on_click=_put_line,

@@ -22,6 +22,7 @@ from core.wire.errors import TunerError
 from core.wire.output_check import breach
 from dashboard import demo, format, live_events, state, url_state
 from dashboard.charts import compare_charts
+from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE, Event
 from dashboard.shown_result import TUNE
 from dashboard.widgets import (
@@ -71,7 +72,7 @@ def page() -> None:
 
 def _shown() -> Trial | None:
     """Return the trial of the link or of this session, or that on which a demonstration opens."""
-    if TUNE.id is None and not url_state.named(state.TRIAL_PARAM) and (first := state.opening()):
+    if TUNE.id is None and not url_state.named(state.TRIAL_PARAM) and (first := first_view.opening()):
         TUNE.link(first)
     return TUNE.open(state.store().trial, _load)
 
@@ -446,7 +447,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
             "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
         )
         st.caption("The address that opens this result in any browser:")
-        st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+        st.code(url_state.link({state.TRIAL_PARAM: trial.id}), language=None, wrap_lines=True)
 
 
 def _pin_button(trial: Trial, pinned: Trial | None) -> None:
