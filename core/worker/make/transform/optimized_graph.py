@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
 
-from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire import Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.machine.environment import cpu_model, instructions, read_text
 from core.worker.make.transform.model_io import TOOL_ERRORS
@@ -31,22 +31,15 @@ _UNKNOWN: tuple[type[Exception], ...] = (*TOOL_ERRORS, OSError)
 _ORT_LARGEST_BYTES = 2**31 - 1  # a flatbuffer's offsets
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Save the optimized graph; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Save the optimized graph; see `step_result`.
 
     Options: `level`, by ONNX Runtime's name; of `ort_format` also `type_reduction` (the list of operators
     names the types that each needs).
     """
+    source, options = Path(plan["path"]), plan["options"]
     level = option(options, "level", "ORT_ENABLE_EXTENDED")
-    if step == "optimize":
+    if plan["step"] == "optimize":
         save_optimized(source, draft, level=level)
         return StepResult(tool="onnxruntime", hardware_bound=_bound(level))
     return _ort_format(source, draft, level, type_reduction=option(options, "type_reduction", False))
