@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from core.cli.comparing import with_sizes
-from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
+from core.api.references import config_from
+from core.api.requests import with_sizes
+from core.api.session import Session
+from core.api.settings import spec_data
+from core.cli.options import Given, WaitQuiet, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, print_error, print_json
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
@@ -19,6 +22,7 @@ from core.evidence.targets import State
 from core.process.job_worker import run_job
 from core.run.preparation import resolve_trial
 from core.run.scorecard import Row, Subject, needed, rows, start
+from core.show import documents
 from core.show.sheets import scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
@@ -61,16 +65,16 @@ def scorecard(
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
-    named = config_from(config, store=lambda: store, expert=bool(given.get("expert")))
+    named = config_from(config, store, expert=bool(given.get("expert")))
     spec = spec_from_dict(spec_data(named, None, given))
     _check_answerable(spec, config)
     progress = Progress(sys.stderr, quiet=quiet)
-    [spec], told = with_sizes([spec], store, progress)
+    [spec], told = with_sizes([spec], Session(store, on_note=progress.line))
     resolved = resolve_trial(spec, store, run_job)
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
     row, errors = _measured(store, subject, reuse=reuse, wait_quiet_s=patience_s, progress=progress)
     if json_:
-        print_json(document(row, errors) | told)
+        print_json(documents.scorecard(row, errors) | told)
     else:
         print_sheet(scorecards.scorecard(row))
     for error in errors:
@@ -124,7 +128,7 @@ def _measured(
                 if status.error is not None:
                     errors.append(status.error)
     except Interrupted as interrupted:
-        interrupted.document = document(judged(fingerprint), errors)
+        interrupted.document = documents.scorecard(judged(fingerprint), errors)
         raise
     return judged(fingerprint), errors
 
@@ -132,21 +136,3 @@ def _measured(
 def _announcement(subject: Subject, sizes: Sequence[int], *, accuracy: bool) -> str:
     parts = [f"a comparison at batch {size:,}" for size in sizes] + ["an accuracy measurement"] * accuracy
     return f"{visible(subject.label)} needs {', '.join(parts)}"
-
-
-# --- document -----------------------------------------------------------------------------------------------
-
-
-def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
-    """Return the scorecard of one configuration as plain JSON data."""
-    subject = row.subject
-    return {
-        "state": row.state,
-        "model": {"name": subject.record.name, "sha256": subject.record.sha256},
-        "spec": subject.spec.to_dict(),
-        "targets": [one.to_dict() for one in row.judged],
-        "trials": sorted({one["trial"] for found in row.evidence.results.values() for one in found[:1]}),
-        "breach": row.breach or None,
-        "calibration_note": row.calibration or None,
-        "error": errors[0] if errors else None,
-    }

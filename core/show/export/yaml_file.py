@@ -14,6 +14,7 @@ from core.run.named_files import with_relative_paths
 from core.show.export import header
 from core.show.verdict import short_of
 from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
+from core.spec.metrics import METRICS
 from core.spec.strict_yaml import dump_yaml
 from core.wire.units import ms
 
@@ -176,7 +177,8 @@ def _measured(trial: Trial) -> dict[str, Any]:
     if trial.error is not None:
         facts["error"] = trial.error
     result: Mapping[str, Any] = trial.facts
-    return facts | {name: result[name] for name in _MEASURED if name in result}
+    names = dict.fromkeys([*_MEASURED, *(one.field for one in METRICS.values())])
+    return facts | {name: result[name] for name in names if name in result}
 
 
 def _iso(seconds: float | None) -> str | None:
