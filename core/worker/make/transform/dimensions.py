@@ -18,9 +18,9 @@ from core.wire.errors import ModelError, SpecError, nearest
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.step_result import StepResult
 from core.worker.models import inspect_model, read_model
-from core.worker.models.checking import first_line
 from core.worker.models.dimensions import address
 from core.worker.models.graphs import graphs_of
+from core.worker.session.ort_errors import first_line
 
 _BATCH = "batch"
 

@@ -22,7 +22,6 @@ from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.make.transform.tools import quiet
-from core.worker.models.checking import first_line
 from core.worker.models.graphs import (
     graphs_of,
     make_names_unique,
@@ -31,6 +30,7 @@ from core.worker.models.graphs import (
     replace_nodes,
     tensors_of,
 )
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers.float16"
 _LARGEST_FLOAT16 = 65504.0

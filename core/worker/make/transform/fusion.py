@@ -24,8 +24,8 @@ from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.optimized_graph import save_optimized
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.make.transform.tools import quiet
-from core.worker.models.checking import first_line
 from core.worker.models.graphs import nodes_of
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers"
 AGREEMENT = 1e-3  # largest relative difference of a fused model: kernels sum in another order

@@ -13,17 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort
-
 from core.wire import Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.machine.environment import cpu_model, instructions, read_text
 from core.worker.make.transform.model_io import TOOL_ERRORS
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import inspect_model
-from core.worker.models.checking import ONE_FILE_BYTES, first_line
-from core.worker.session import CPU, ORT_ERRORS, job_session_options, weights_beside
-from core.worker.session.ort_errors import unregistered
+from core.worker.models.checking import ONE_FILE_BYTES
+from core.worker.session import job_session, weights_beside
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
 _FORMAT = "session.save_model_format"
@@ -61,21 +58,20 @@ def save_optimized(
     Raises:
         ModelError: ONNX Runtime cannot load or save the model.
     """
-    options = job_session_options(level)  # without logs: the page already warns of levels above EXTENDED
-    options.optimized_model_filepath = str(draft)
+    entries = {}
     if ort_format:
-        options.add_session_config_entry(_FORMAT, "ORT")
+        entries = {_FORMAT: "ORT"}
     elif _needs_external(source):
-        for key, value in weights_beside(f"{draft.name}.data").items():
-            options.add_session_config_entry(key, value)
-    keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
-    try:
-        ort.InferenceSession(str(source), options, providers=[CPU], **keywords)
-    except ORT_ERRORS as error:
-        raise unregistered(str(error)) or ModelError(
-            f"ONNX Runtime cannot save `{source.name}` optimized at {level}: {first_line(error)}",
-            hint="Choose a lower level, or leave this step out of the chain.",
-        ) from None
+        entries = weights_beside(f"{draft.name}.data")
+    job_session(  # without a log: the page already warns of levels above EXTENDED
+        source,
+        level,
+        complaint=f"ONNX Runtime cannot save `{source.name}` optimized at {level}",
+        hint="Choose a lower level, or leave this step out of the chain.",
+        entries=entries,
+        save_to=draft,
+        disabled=disabled,
+    )
 
 
 def _needs_external(source: Path) -> bool:

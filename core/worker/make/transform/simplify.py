@@ -10,7 +10,7 @@ from core.wire import Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult
-from core.worker.models.checking import first_line
+from core.worker.session.ort_errors import first_line
 
 
 def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
