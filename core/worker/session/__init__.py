@@ -44,7 +44,7 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     ValueError,
 )
-_ENUMS = {
+ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
     "execution_mode": ort.ExecutionMode,
     "execution_order": ort.ExecutionOrder,
@@ -386,7 +386,7 @@ _pools: list[list[int]] = []  # sizes of this process's pools, once created
 
 def _set_attribute(options: ort.SessionOptions, name: str, value: bool | int | str) -> None:
     try:
-        setattr(options, name, getattr(_ENUMS[name], str(value)) if name in _ENUMS else value)
+        setattr(options, name, getattr(ENUMS[name], str(value)) if name in ENUMS else value)
     except (AttributeError, TypeError) as error:
         raise SpecError(
             f"ONNX Runtime has no setting `{name}` that takes {value!r}.",
