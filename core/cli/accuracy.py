@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.options import Again, Given, config_from, numbers, share, spec_data, whole_number, with_settings
+from core.api.references import config_from
+from core.api.settings import spec_data
+from core.cli.options import Again, Given, with_settings
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -29,6 +31,7 @@ from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_acc
 from core.show import documents
 from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.text_values import numbers, share, whole_number
 from core.store import Accuracy, Store
 from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
 
@@ -199,7 +202,7 @@ def _specs(
 ) -> list[TrialSpec]:
     """Return one spec per model, all on the data of the configuration, changed by the options."""
     expert = bool(given.get("expert"))
-    base = config_from(config, store=lambda: store, other_model=models[0] is not None, expert=expert)
+    base = config_from(config, store, other_model=models[0] is not None, expert=expert)
     dataset, images = ({k: v for k, v in part.items() if v is not None} for part in data)
     before = base.get("dataset", {})
     dataset = {**before, **dataset}

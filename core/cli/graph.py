@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from core.cli.options import CONFIG, Given, Model, config_from, spec_data, with_settings
+from core.api.references import config_from
+from core.api.settings import spec_data
+from core.cli.options import CONFIG, Given, Model, with_settings
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -67,7 +69,7 @@ def graph(
     """
     store = Store()
     expert = bool(given.get("expert"))
-    base = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
+    base = config_from(config, store, other_model=model is not None, expert=expert)
     spec = spec_from_dict(spec_data(base, model, given))
     check_drawable(spec)
     record = resolve_trial(spec, store, run_job).record

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core import wire
-from core.cli.options import Given, ModelHere, operators_of, whole_number, with_operators
+from core.cli.options import Given, ModelHere, operators_of, with_operators
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -19,6 +19,7 @@ from core.run.sizes import Size, default_sizes
 from core.show import documents
 from core.show.sheets import Fact, models_and_machines, variants
 from core.spec.sizes import options
+from core.spec.text_values import whole_number
 from core.store import ModelRecord, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.wire.catalog import (

@@ -9,8 +9,11 @@ from typing import Annotated
 
 import typer
 
-from core.cli.comparing import with_sizes
-from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
+from core.api.references import config_from
+from core.api.requests import with_sizes
+from core.api.session import Session
+from core.api.settings import spec_data
+from core.cli.options import Given, WaitQuiet, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, print_error, print_json
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
@@ -62,11 +65,11 @@ def scorecard(
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
-    named = config_from(config, store=lambda: store, expert=bool(given.get("expert")))
+    named = config_from(config, store, expert=bool(given.get("expert")))
     spec = spec_from_dict(spec_data(named, None, given))
     _check_answerable(spec, config)
     progress = Progress(sys.stderr, quiet=quiet)
-    [spec], told = with_sizes([spec], store, progress)
+    [spec], told = with_sizes([spec], Session(store, on_note=progress.line))
     resolved = resolve_trial(spec, store, run_job)
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
     row, errors = _measured(store, subject, reuse=reuse, wait_quiet_s=patience_s, progress=progress)

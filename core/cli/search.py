@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from core.api.references import config_from
+from core.api.requests import with_sizes
+from core.api.session import Session
+from core.api.settings import spec_data
 from core.cli import COMMANDS
-from core.cli.comparing import with_sizes
 from core.cli.help_groups import Group
 from core.cli.options import (
     CONFIG,
     Given,
     WaitQuiet,
-    config_from,
-    seconds,
-    spec_data,
     wait_quiet_s,
     with_settings,
 )
@@ -35,6 +35,7 @@ from core.cli.output import (
     print_error,
     print_json,
     print_lines,
+    write_text,
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
@@ -61,8 +62,9 @@ from core.spec.question import (
     question_from_dict,
 )
 from core.spec.space import unvaried_words
+from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, nearest, unwritable
+from core.wire.errors import SpecError, nearest
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 
@@ -223,7 +225,7 @@ def search(  # noqa: PLR0915 - one option after the other
                 how |= {"vary": parse_settings(vary or [], "--vary")}
                 how |= {"fix": list(fixed), "without": without or []}
                 spec = with_changes(_start(store, model, config, given, data), fixed)
-                [spec], told = with_sizes([spec], store, progress)
+                [spec], told = with_sizes([spec], Session(store, on_note=progress.line))
                 how |= {"budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S}
                 limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
                 question = question_from_dict({"limits": limits, **asked, **how})
@@ -291,7 +293,7 @@ def _start(
     store: Store, model: str | None, config: str | None, given: Given, data_path: str | None
 ) -> TrialSpec:
     expert = bool(given.get("expert"))
-    data = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
+    data = config_from(config, store, other_model=model is not None, expert=expert)
     found = spec_data(data, model, given)
     if data_path is not None:
         found["dataset"] = {**found.get("dataset", {}), "path": data_path}
@@ -335,11 +337,8 @@ def _report(
         if winner is None:
             print_error(f"`{output}` was not written: no configuration is better.", "")
         else:
-            try:
-                trial = store.trial(winner["trial"])
-                output.write_text(export_yaml(trial, found=searching.search_provenance(store, trial)))
-            except OSError as error:
-                raise unwritable(output, error) from None
+            trial = store.trial(winner["trial"])
+            write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
     if json_:
         print_json({**documents.search(record), **told})
     else:

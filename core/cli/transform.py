@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.help_groups import Grouped
-from core.cli.options import Given, ModelHere, operators_of, share, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, operators_of, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
@@ -27,10 +27,11 @@ from core.show import documents
 from core.show.sheets.variants import transform_sheet
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
+from core.spec.text_values import share
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError, unwritable
-from core.wire.files import expand_home
+from core.wire.files import expand_home, written_whole
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -300,7 +301,8 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
     try:
         for old, new in pairs:
             new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old, new)
+            with written_whole(new) as part:
+                shutil.copyfile(old, part)
     except OSError as error:
         raise unwritable(target, error) from None
     return [str(new) for _, new in pairs]

@@ -21,10 +21,10 @@ from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
 from core.run.accuracy import summary
-from core.run.ask_tell import Known
 from core.run.axes import Axis
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
+from core.run.known_trials import Known
 from core.run.node_errors import Located
 from core.run.scorecard import Row
 from core.run.search import Prepared

@@ -8,7 +8,8 @@ import streamlit as st
 
 from core.run.search.strategies import strategy_named
 from core.show.format import duration
-from core.spec.question import OBJECTIVES, PRESETS, STRATEGIES, question_from_dict
+from core.spec.metrics import OBJECTIVES
+from core.spec.question import PRESETS, STRATEGIES, question_from_dict
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord

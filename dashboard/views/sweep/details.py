@@ -11,7 +11,7 @@ from core.show import words
 from core.show.sheets import comparisons
 from core.show.table import csv_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
-from core.wire.units import DASH, interval, size
+from core.wire.units import interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
@@ -123,7 +123,7 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""
-            memory = DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes)
+            memory = size(row.result.get("peak_rss_bytes"))
             column.metric("Peak memory added by the session", memory)
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
@@ -133,9 +133,8 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
 
 
 def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
-    found = (
-        [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
-    )
+    runs, rows = row.result.get("runs", 0), row.result.get("batch_size")
+    found = [f"{runs:,} runs of {rows} sample{'s' * (rows != 1)}"] if row.latency is not None else []
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
@@ -164,6 +163,4 @@ def _use(point: Point, row: Measured) -> None:
         return
     state.apply_spec(point.spec)
     trial = row.trial if row.same is None else ""  # a reused trial has other settings
-    if trial:
-        state.show_trial(trial)
     st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

@@ -243,7 +243,7 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
 
 
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
-    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
+    ran = charts.ran_label(row.result)
     latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
