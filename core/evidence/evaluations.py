@@ -39,17 +39,17 @@ MOST_SPREAD_DF = 6.0  # cap: the spread seen by a search counts as at most seven
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation: the result of one comparison for one configuration."""
+    """The result of one comparison for one configuration. It selects candidates and is never reported."""
 
     stage: Stage
     race: str
     trial: str
-    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # by metric
-    values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, samples/s
-    error: str = ""  # reason why there is no result
-    breach: str = ""  # reason why the outputs exceed their tolerance
-    launches: int = 1  # launches behind the speed-up by medians
-    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: not known
+    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # metric -> ln(speed-up), standard error
+    values: Mapping[str, float] = field(default_factory=dict)  # metric -> seconds, bytes, samples/s
+    error: str = ""  # why there is no result
+    breach: str = ""  # why the output check failed
+    launches: int = 1  # fresh processes behind the speed-up by medians
+    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: unknown
     splits: float = 1.0  # divisor of the 5 % of its interval, from the interim analyses of its comparison
     level: float | None = None  # ln(seconds per sample) of the default in the same comparison
 
@@ -68,7 +68,7 @@ class ReportedSpeedup:
 class Evaluation:
     """One configuration and all its observations."""
 
-    changes: Mapping[str, Any]  # settings that differ from the start
+    changes: Mapping[str, Any]  # settings that differ from the start; in `--json` from ORT's default
     key: str  # of its request
     looks: tuple[Observation, ...] = ()
     twin: bool = False  # an A/A control: the same configuration under another name
