@@ -60,6 +60,7 @@ from core.spec.question import (
     parse_settings,
     question_from_dict,
 )
+from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
@@ -323,10 +324,7 @@ def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> N
         [
             searches.space_words({**space_facts(space), "left_out": {}}),
             "",
-            *(
-                f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"
-                for axis in space.axes
-            ),
+            *(f"  {axis.name}: {', '.join(value_words(one) for one in axis.values)}" for axis in space.axes),
             "",
             "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),

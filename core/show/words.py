@@ -11,6 +11,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
 from core.spec import TrialSpec, changed, requested_value, spec_from_dict
+from core.spec.settings import value_words
 from core.wire.errors import INTERRUPTED, SpecError
 from core.wire.output_check import different_outputs_words
 from core.wire.units import DASH, span_ms
@@ -34,15 +35,6 @@ def verdict(one: Mapping[str, Any]) -> str:
     if is_rejected(one):
         return f"rejected: no verdict ({measured(one)})"
     return words(one) + different_outputs_words(one)
-
-
-def value_text(value: object) -> str:
-    """Return the value of a setting as readable text."""
-    if isinstance(value, dict):
-        return ",".join(f"{k}={v}" for k, v in value.items())
-    if isinstance(value, tuple):
-        return "→".join(map(str, value))
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def counted(number: int | None, noun: str) -> str:
@@ -108,20 +100,30 @@ def state_words(one: HasEnding) -> str:
 def changes_text(trial: Trial) -> str:
     """Return the non-default settings of a trial; empty: none."""
     try:
-        return ", ".join(_changes(spec_from_dict(trial.spec)))
+        changes = changes_of(spec_from_dict(trial.spec))
     except SpecError:
         return OTHER_VERSION
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
 
 
 def changes_of(spec: TrialSpec) -> dict[str, str]:
     """Return the non-default settings of `spec` as text, including provider options."""
+    return {name: _change_text(value) for name, value in changed_values(spec).items()}
+
+
+def _change_text(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    return "→".join(map(str, value)) if isinstance(value, tuple) else value_words(value)
+
+
+def changed_values(spec: TrialSpec) -> dict[str, Any]:
+    """Return the non-default settings of `spec`; a provider's option has the name `PROVIDER.OPTION`."""
     names = [name for name in changed(spec) if name != "provider_options"]
-    options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
-    return {name: value_text(requested_value(spec, name)) for name in names} | options
-
-
-def _changes(spec: TrialSpec) -> list[str]:
-    return [f"{name}={value}" for name, value in changes_of(spec).items()]
+    options = {
+        f"{one.name}.{key}": text for one in spec.session.providers for key, text in one.options.items()
+    }
+    return {name: requested_value(spec, name) for name in names} | options
 
 
 def interval(low: float | None, high: float | None) -> str:

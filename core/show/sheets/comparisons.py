@@ -12,7 +12,7 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, quality, trial_grade
 from core.evidence.ranking import Rank
 from core.evidence.verdict import icon_and_color
-from core.run.axes import point_name, value_words
+from core.run.axes import point_name
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import Measured
 from core.show import cells, setting_chips
@@ -35,6 +35,7 @@ from core.show.verdict import background_load_text, short_of
 from core.show.words import changes_text, counted, interval, state_words, verdict
 from core.spec import spec_from_dict
 from core.spec.metrics import METRICS, Metric, Quantity
+from core.spec.settings import value_words
 from core.store import Deletion, Tags
 from core.wire.errors import TunerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
