@@ -8,7 +8,6 @@ is never written again. When the disk is full, a reload loses the values; the se
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -22,6 +21,7 @@ import streamlit as st
 
 from core import __version__
 from core.store import home
+from core.wire.files import written_whole
 from dashboard import fields, state
 from dashboard.widgets import dataset, protocol
 
@@ -227,15 +227,12 @@ def _load(name: str) -> dict[str, Any] | None:
 def _write(name: str, text: str) -> bool:
     """Write a whole file; False: the disk refused."""
     folder = _folder()
-    temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(folder / f"{name}.json")
+        with written_whole(folder / f"{name}.json") as part:
+            part.write_text(text, encoding="utf-8")
         _remove_oldest(folder)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         return False
     return True
 

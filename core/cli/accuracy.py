@@ -28,6 +28,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.process.job_worker import Run, run_job
 from core.run import job_types
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
+from core.show import documents
 from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.text_values import numbers, share, whole_number
@@ -180,7 +181,7 @@ def accuracy(
     judged = found[:-1] if against else found
     compared = [compare(reference, one, loss) for one in judged if reference is not None and one is not None]
     if json_:
-        print_json(_document(found, compared, errors))
+        print_json(documents.accuracies([one for one in found if one is not None], compared, errors))
     elif any(found):
         for one in {one.id: one for one in found if one is not None}.values():
             print_sheet(accuracies.accuracy_sheet(one, summary(one)))
@@ -258,7 +259,7 @@ def _measured(
                 service, service.submit(job_types.task(task, kind="accuracy", what=what)), progress
             )
     except Interrupted as interrupted:
-        interrupted.document = _document([], [], [])
+        interrupted.document = documents.accuracies([], [], [])
         raise
     if status.result is None:
         return [None] * len(specs), [status.error] if status.error is not None else []
@@ -289,18 +290,3 @@ def _exit_code(
     if "WORSE" in verdicts:
         return EXIT_FAILED
     return EXIT_UNDECIDED if "UNDECIDED" in verdicts else 0
-
-
-# --- output -------------------------------------------------------------------------------------------------
-
-
-def _document(
-    found: Sequence[Accuracy | None],
-    compared: Sequence[Mapping[str, Any]],
-    errors: Sequence[ErrorRecord],
-) -> dict[str, Any]:
-    return {
-        "accuracies": [{**one.to_dict(), "summary": summary(one)} for one in found if one is not None],
-        "comparisons": list(compared),
-        "errors": list(errors),
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,12 +12,10 @@ from core.cli.output import Json, Quiet, Wide, exit_code, print_error, print_jso
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
-from core.evidence.profile_difference import Difference
-from core.evidence.profile_sentence import sentence
 from core.run import job_types
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
+from core.show import documents
 from core.show.sheets.differences import explained as sheet
-from core.show.verdict import continuable_comparison
 from core.store import Store
 from core.wire.errors import ErrorRecord, SpecError
 
@@ -57,9 +55,9 @@ def explain(
         error = _explain(store, of, quiet=quiet)
         found = explained(store, of) if error is None else None
     if json_:
-        print_json(_document(of, found, error, _stored_comparison(store, of, found)))
+        print_json(documents.explanation(store, of, found, error))
     elif found is not None:
-        print_sheet(sheet(of, found, top=top, comparison=_stored_comparison(store, of, found)))
+        print_sheet(sheet(of, found, top=top, comparison=documents.longer_comparison(store, of, found)))
     if error is not None:
         print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
@@ -73,20 +71,5 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
             job = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
             return watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)).error
     except Interrupted as interrupted:
-        interrupted.document = _document(of, None, None)
+        interrupted.document = documents.explanation(store, of, None)
         raise
-
-
-def _stored_comparison(store: Store, of: Pair, found: Difference | None) -> str:
-    """Return the comparison to measure longer; empty: impossible, or the verdict is decided."""
-    return continuable_comparison(store, of) if found is not None and not found.end.decided else ""
-
-
-def _document(
-    of: Pair, found: Difference | None, error: ErrorRecord | None, comparison: str = ""
-) -> dict[str, Any]:
-    names = {"baseline": of.baseline.id, "candidate": of.candidate.id}
-    if found is None:
-        return {**names, "state": "FAIL", "error": error}
-    said = {"sentence": sentence(found), "measure_longer": comparison or None}
-    return {**names, "state": "COMPLETE", "error": None, **said, **found.to_dict()}

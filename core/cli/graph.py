@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,19 +15,20 @@ from core.cli.options import CONFIG, Given, Model, with_settings
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
-from core.evidence.graph_changes import Change, changes
-from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
+from core.evidence.graph_changes import changes
+from core.evidence.graph_facts import Row, errors, rows, times
 from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located
 from core.run.preparation import resolve_trial
+from core.show import documents
 from core.show.sheets.graphs import changes_words
 from core.show.sheets.graphs import graph as sheet
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, WorkerError, nearest
-from core.wire.graph import Graphs, Level
+from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
 
 
@@ -84,8 +84,17 @@ def graph(
     shown = _of_type(listed, op_type or [])
     remarks = [*found.notes, *side.notes]
     if json_:
-        document = _document(record, shown, found, optimized=optimized, profile=profile, ran=ran)
-        print_json({**document, "count": len(listed), "notes": remarks})
+        print_json(
+            documents.graph(
+                record,
+                found,
+                shown,
+                count=len(listed),
+                optimized=optimized,
+                profile=profile,
+                ran=ran,
+            )
+        )
     else:
         print_sheet(
             sheet(
@@ -141,14 +150,9 @@ def _graphs(
     return found
 
 
-def _changes(found: Graphs) -> list[Change]:
-    assert found.optimized is not None, "requested"
-    return changes(found.model, found.optimized)
-
-
 def _changed(found: Graphs) -> str:
     assert found.optimized is not None, "requested"
-    return changes_words(_changes(found), found.model.count, found.optimized.count)
+    return changes_words(changes(found.model, found.optimized), found.model.count, found.optimized.count)
 
 
 def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
@@ -170,60 +174,4 @@ def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
         one
         for one in listed
         if not asked or {one.node.op_type.lower(), one.node.op_type.rpartition(".")[2].lower()} & asked
-    ]
-
-
-# --- document -----------------------------------------------------------------------------------------------
-
-
-def _document(
-    record: ModelRecord,
-    shown: Sequence[Row],
-    found: Graphs,
-    *,
-    optimized: bool,
-    profile: str | None,
-    ran: ProfileMatch | None,
-) -> dict[str, Any]:
-    return {
-        "state": "COMPLETE",
-        "error": None,
-        "model": record.name,
-        "content_sha256": record.content_sha256,
-        "optimized": optimized,
-        "nodes": [_node(one) for one in shown],
-        "profile": profile,
-        "unmatched_s": None if ran is None else ran.unmatched_s,
-        "effective_providers": list(found.effective_providers),
-        "changes": [asdict(one) for one in _changes(found)] if optimized else [],
-    }
-
-
-def _node(row: Row) -> Mapping[str, Any]:
-    node, ran = row.node, row.ran
-    return {
-        "name": node.name,
-        "op_type": node.op_type,
-        "path": list(row.level.path),
-        "role": row.level.role,
-        "scope": list(node.scope),
-        "precision": row.precision,
-        "inputs": _tensors(row.level, node.inputs),
-        "outputs": _tensors(row.level, node.outputs),
-        "weight_bytes": row.weight_bytes,
-        "attributes": dict(node.attributes),
-        "does": list(node.does),
-        "inserted": node.inserted,
-        "self_s": None if ran is None else ran.self_s,
-        "with_others": None if ran is None else ran.with_others,
-        "providers": [] if ran is None else list(ran.providers),
-        "error": None if row.unit is None else row.unit.error,
-    }
-
-
-def _tensors(level: Level, names: Sequence[str]) -> list[dict[str, Any]]:
-    found = [level.by_name[name] for name in names if name in level.by_name]
-    return [
-        {"name": one.name, "dtype": one.dtype, "shape": None if one.shape is None else list(one.shape)}
-        for one in found
     ]

@@ -17,6 +17,7 @@ from core.cli.output import Format, Json, Wide, one_format, print_json, print_li
 from core.cli.sheets import print_parts
 from core.evidence.measurement import Trial
 from core.run.job_log import clean_up
+from core.show import documents
 from core.show.sheets import Line, comparisons
 from core.show.table import csv_text, md_text
 from core.show.words import counted
@@ -148,13 +149,7 @@ def history(
     trials = wanted.trials(store, limit=limit or LISTED, **of)
     marks = store.marks([one.id for one in trials])
     if json_:
-        print_json(
-            {
-                "trials": [trial.to_dict() for trial in trials],
-                "marks": {name: own.to_dict() for name, own in marks.items()},
-                "rescued": [str(path) for path in store.rescued()],
-            }
-        )
+        print_json(documents.history(store, trials, marks))
     elif format_ == "csv":
         print_lines([csv_text(comparisons.history(trials, marks))])
     elif format_ == "md":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -13,10 +12,10 @@ from core.cli.output import EXIT_UNDECIDED, Json, Quiet, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
 from core.evidence.noise_check import evaluate
-from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Grade
 from core.process.job_worker import run_job
 from core.run import job_types
+from core.show import documents
 from core.show.sheets import models_and_machines
 from core.show.sheets import peaks as peak_sheets
 from core.store import Store
@@ -67,8 +66,7 @@ def _peaks(*, json_: bool, quiet: bool) -> None:
         status = watch(service, service.submit(job_types.peaks()), Progress(sys.stderr, quiet=quiet))
     result = job_result(status, json_=json_)
     if json_:
-        found = [asdict(one) for one in peaks_of(result)]
-        print_json({"state": "COMPLETE", "error": None, **result, "peaks": found})
+        print_json(documents.peaks(result))
     else:
         print_sheet(peak_sheets.peaks(result))
 
@@ -79,7 +77,7 @@ def _self_test(*, json_: bool, quiet: bool) -> None:
     result = job_result(status, json_=json_)
     said = evaluate(result)
     if json_:
-        print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
+        print_json(documents.noise_check(result))
     else:
         print_sheet(models_and_machines.noise_check_sheet(said))
     if said.grade == Grade.F:

@@ -43,6 +43,7 @@ from core.show.table import csv_text, md_text
 from core.spec.presets import PRESETS
 from core.store import Store
 from core.wire.errors import SpecError, unwritable
+from core.wire.files import written_whole
 
 Config = Annotated[
     str | None,
@@ -167,7 +168,8 @@ def _report(result: Result[Trial], sheet: Callable[[], Sheet], *, json_: bool) -
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        shutil.copyfile(source, target)
+        with written_whole(target) as part:
+            shutil.copyfile(source, part)
     except OSError as error:
         raise unwritable(target, error) from None
 

@@ -16,6 +16,7 @@ from core.cli.watch import Progress, job_result, scheduler, watch
 from core.run import exporting
 from core.run.plan import batch_addresses, unsupported_input
 from core.run.sizes import Size, default_sizes
+from core.show import documents
 from core.show.sheets import Fact, models_and_machines, variants
 from core.spec.sizes import options
 from core.spec.text_values import whole_number
@@ -72,15 +73,8 @@ def inspect_model(
     )
     why = unsupported_input(record.info)
     if json_:
-        print_json(
-            {
-                **record.info,
-                "loads": runs if load else None,
-                "not_fed": why or None,
-                "suggested": suggested,
-                "suggested_from": {dim: one.source for dim, one in sizes.items()},
-            }
-        )
+        loads = runs if load else None
+        print_json(documents.model(record, loads=loads, not_fed=why, suggested=suggested, sizes=sizes))
         return
     facts = [Fact("runs", runs)] if load or not why else []
     facts += [Fact("not fed", f"ORTune cannot run it. {why}", "orange")] if why else []

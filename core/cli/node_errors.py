@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,10 +12,11 @@ from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
 from core.cli.watch import Progress, job_result, scheduler, watch
-from core.evidence.node_savings import Choice, choices, halving_choice
+from core.evidence.node_savings import choices
 from core.process.job_worker import Run
 from core.run import job_types
-from core.run.node_errors import Located, check_inputs, locate_errors, located, quantized_from
+from core.run.node_errors import check_inputs, locate_errors, located, quantized_from
+from core.show import documents
 from core.show.sheets.quantized import quantization_sheet
 from core.store import Store
 from core.store.library import resolve_model
@@ -76,21 +75,7 @@ def node_errors(
         raise WorkerError("The errors of the operators were not kept.", hint="Run the command again.")
     curve = choices(found.savings)
     if json_:
-        print_json(_document(record.name, found, curve))
+        print_json(documents.node_errors(record.name, found, curve))
     else:
         flag = quantized.step.type.flag
         print_sheet(quantization_sheet(record.name, found, curve, flag))
-
-
-def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, Any]:
-    return {
-        "state": "COMPLETE",
-        "error": None,
-        "variant": name,
-        **asdict(found.savings),
-        "curve": [asdict(one) for one in curve],
-        "halving": list(curve[halving_choice(curve)].blocked),
-        "fed": [one.to_dict() for one in found.fed],
-        "notes": list(found.notes),
-        **({"libraries": dict(found.libraries)} if found.libraries else {}),
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from core.evidence.targets import State
 from core.process.job_worker import run_job
 from core.run.preparation import resolve_trial
 from core.run.scorecard import Row, Subject, needed, rows, start
+from core.show import documents
 from core.show.sheets import scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
@@ -73,7 +74,7 @@ def scorecard(
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
     row, errors = _measured(store, subject, reuse=reuse, wait_quiet_s=patience_s, progress=progress)
     if json_:
-        print_json(document(row, errors) | told)
+        print_json(documents.scorecard(row, errors) | told)
     else:
         print_sheet(scorecards.scorecard(row))
     for error in errors:
@@ -127,7 +128,7 @@ def _measured(
                 if status.error is not None:
                     errors.append(status.error)
     except Interrupted as interrupted:
-        interrupted.document = document(judged(fingerprint), errors)
+        interrupted.document = documents.scorecard(judged(fingerprint), errors)
         raise
     return judged(fingerprint), errors
 
@@ -135,21 +136,3 @@ def _measured(
 def _announcement(subject: Subject, sizes: Sequence[int], *, accuracy: bool) -> str:
     parts = [f"a comparison at batch {size:,}" for size in sizes] + ["an accuracy measurement"] * accuracy
     return f"{visible(subject.label)} needs {', '.join(parts)}"
-
-
-# --- document -----------------------------------------------------------------------------------------------
-
-
-def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
-    """Return the scorecard of one configuration as plain JSON data."""
-    subject = row.subject
-    return {
-        "state": row.state,
-        "model": {"name": subject.record.name, "sha256": subject.record.sha256},
-        "spec": subject.spec.to_dict(),
-        "targets": [one.to_dict() for one in row.judged],
-        "trials": sorted({one["trial"] for found in row.evidence.results.values() for one in found[:1]}),
-        "breach": row.breach or None,
-        "calibration_note": row.calibration or None,
-        "error": errors[0] if errors else None,
-    }

@@ -35,6 +35,7 @@ from core.cli.output import (
     print_error,
     print_json,
     print_lines,
+    write_text,
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
@@ -44,7 +45,7 @@ from core.run import search as searching
 from core.run.job_log import clean_up
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
-from core.run.search.stored import answer_of, trials_of
+from core.show import documents
 from core.show.export import export_yaml
 from core.show.format import duration
 from core.show.sheets import searches
@@ -64,7 +65,7 @@ from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, nearest, unwritable
+from core.wire.errors import SpecError, nearest
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 
@@ -238,7 +239,7 @@ def search(  # noqa: PLR0915 - one option after the other
             status = watch(service, study, progress)
     except Interrupted as interrupted:
         if study:
-            interrupted.document = searches_document(store.study(study)) | told
+            interrupted.document = documents.search(store.study(study)) | told
             interrupted.hint = (
                 f"The configurations that it evaluated are kept. Continue with `search --resume {study}`."
             )
@@ -246,7 +247,7 @@ def search(  # noqa: PLR0915 - one option after the other
     record = store.study(study)
     if status.error is not None:
         if json_:
-            print_json(searches_document(replace(record, answer=record.answer or status.result)) | told)
+            print_json(documents.search(replace(record, answer=record.answer or status.result)) | told)
         print_error(status.error["message"], status.error["hint"])
         raise typer.Exit(exit_code(status.error))
     _report(store, record, output, told, json_=json_)
@@ -310,15 +311,7 @@ def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
 def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> None:
     space = prepared.space
     if json_:
-        print_json(
-            {
-                "objective": dict(prepared.question.objective),
-                "limits": prepared.question.limit_words,
-                "space": space_facts(space),
-                "axes": {axis.name: list(axis.values) for axis in space.axes},
-                **told,
-            }
-        )
+        print_json(documents.search_space(prepared) | told)
         return
     print_lines(
         [
@@ -342,31 +335,13 @@ def _report(
         if winner is None:
             print_error(f"`{output}` was not written: no configuration is better.", "")
         else:
-            try:
-                trial = store.trial(winner["trial"])
-                output.write_text(export_yaml(trial, found=searching.search_provenance(store, trial)))
-            except OSError as error:
-                raise unwritable(output, error) from None
+            trial = store.trial(winner["trial"])
+            write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
     if json_:
-        print_json({**searches_document(record), **told})
+        print_json({**documents.search(record), **told})
     else:
         print_sheet(searches.search_sheet(record))
     raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))
-
-
-def searches_document(record: StudyRecord) -> dict[str, Any]:
-    """Return what `search --json` prints."""
-    answer: Any = answer_of(record)
-    return {
-        "study": record.id,
-        "state": record.state,
-        "model": record.model_name,
-        "error": record.error,
-        "question": record.question,
-        "spec": record.spec,
-        **(answer or {}),
-        "trials": trials_of(record),
-    }
 
 
 # --- stored searches ----------------------------------------------------------------------------------------
@@ -415,7 +390,7 @@ def list_studies(
     found = store.studies(model_sha256=sha256)
     table = searches.studies(found)
     if json_:
-        print_json({"studies": [searches_document(one) | {"trials": []} for one in found]})
+        print_json({"studies": [documents.search(one) | {"trials": []} for one in found]})
     elif format_ == "csv":
         print_lines([csv_text(table)])
     elif format_ == "md":
@@ -439,7 +414,7 @@ def show_study(
     one_format(format_, json_=json_)
     record = _settled_store().study(study)
     if json_:
-        print_json(searches_document(record))
+        print_json(documents.search(record))
     elif format_ == "csv":
         print_lines([csv_text(searches.evaluation_table(record))])
     elif format_ == "md":

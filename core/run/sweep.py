@@ -18,7 +18,6 @@ from core.evidence.measurement import Trial
 from core.evidence.result_types import TrialResult
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
-from core.run.ask_tell import Known, KnownTrial, measured_before
 from core.run.axes import (
     BATCH,
     MAX_AXES,
@@ -32,6 +31,7 @@ from core.run.axes import (
     row_of,
     varies,
 )
+from core.run.known_trials import Earlier, Known, KnownTrial
 from core.run.search.search_space import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
@@ -398,10 +398,8 @@ def models(store: Store, record: ModelRecord) -> dict[str, ModelRef]:
     return {record.name: itself, **models_of(store, record, Question()).refs}
 
 
-def before(
-    store: Store, record: ModelRecord, models: Models, *, fingerprint: str
-) -> Callable[[TrialSpec], Trial | None]:
-    """Return a function for `Study.earlier` that finds an earlier measurement of a point with any model.
+def before(store: Store, record: ModelRecord, models: Models, *, fingerprint: str) -> Earlier:
+    """Return a function that finds an earlier measurement of a point with any model on this machine.
 
     Args:
         store: holds the trials.
@@ -413,8 +411,10 @@ def before(
     contents = {one.sha256: one.content_sha256 for one in known}
 
     def earlier(spec: TrialSpec) -> Trial | None:
+        if not spec.repeatable:
+            return None
         content = contents.get(spec.model.sha256 or "", record.content_sha256)
-        return measured_before(store, fingerprint=fingerprint, model_sha256=content)(spec)
+        return store.find_complete(spec.key(), fingerprint, model_sha256=content)
 
     return earlier
 

@@ -8,6 +8,7 @@ comment names another.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, Optional, TypedDict, get_type_hints
 
 from core import wire
@@ -106,7 +107,8 @@ class ComparisonPart(ComparisonResult):
     warnings: list[str]
 
 
-class Limit(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
     """The result of `--fail-if-slower`."""
 
     limit: float  # slower than the baseline by more than this share fails

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from core.evidence.result_types import CoursePoint, FrontPoint
-from core.evidence.verdict import tick
 from core.run.axes import point_name
 from core.run.sweep import Measured
 from core.spec.metrics import SHOWN_UNITS
 from core.spec.settings import value_words
 from core.spec.space import changes_words
-from dashboard.charts.compare_charts import BASELINE, ForestInfo, axis_title
+from dashboard.charts.compare_charts import BASELINE, ForestInfo
 from dashboard.charts.search_charts import cost_title
 from dashboard.charts.sweep_charts import STATISTICS, value_of
 from dashboard.charts.sweep_charts import axis_title as setting_title
@@ -109,10 +108,10 @@ def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = Fal
         "alt": alt,
         "height": FOREST_PX + ROW_PX * len(rows),
         "x": {
-            "title": axis_title(info),
+            "title": info.title,
             "range": (_short(info.axis[0]), _short(info.axis[1])),
             "log": True,
-            "ticks": [(_short(one), tick(one)) for one in info.ticks],
+            "ticks": [(_short(value), text) for value, text in info.ticks],
         },
         "margin": info.margin,
         "hollow": hollow,
@@ -120,7 +119,7 @@ def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = Fal
             {
                 "label": row.label,
                 "short": "" if said else row.short,
-                "ratio": _short(row.ratio),
+                "ratio": _short(row.value),
                 "low": None if row.low is None else _short(row.low),
                 "high": None if row.high is None else _short(row.high),
             }

@@ -22,12 +22,15 @@ from dashboard.charts import (
     MUTED,
     PALETTE,
     PARTIAL,
+    TEXT_HOVER,
     base_figure,
+    log_axis,
     log_ticks,
     number,
     plain,
     ran_label,
     style,
+    text_lines,
     transparent,
 )
 
@@ -180,7 +183,7 @@ def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]
     for one in points:
         if one.latency is None and one.error:
             reasons.setdefault(places[one.values[x]], []).append(f"{point_name(one.values)}: {one.error}")
-    return [LostPoints(x=place, reasons="<br>".join(map(plain, texts))) for place, texts in reasons.items()]
+    return [LostPoints(x=place, reasons=text_lines(texts)) for place, texts in reasons.items()]
 
 
 def _spans(values: Sequence[float], ratio: float) -> bool:
@@ -270,7 +273,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         *([PARTIAL] if point.cut_short else []),
         *([f"⚠ {OUTPUTS_DIFFER}"] if point.breach else []),
     ]
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 def curve(info: CurveInfo) -> go.Figure:
@@ -298,7 +301,7 @@ def curve(info: CurveInfo) -> go.Figure:
             },
             text=series.hover,
             customdata=series.trials,
-            hovertemplate="%{text}<extra></extra>",
+            hovertemplate=TEXT_HOVER,
         )
     _add_best(figure, info)
     _add_line(figure, info)
@@ -306,7 +309,7 @@ def curve(info: CurveInfo) -> go.Figure:
     figure.update_xaxes(type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=info.tick_texts)
     if info.y_log:
         ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
-        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+        figure.update_yaxes(log_axis(ticks))
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
@@ -325,7 +328,7 @@ def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, na
         line={"color": look["color"], "dash": "dot", "width": 1.5},
         marker={"symbol": look["symbol"] + "-open", "color": look["color"], "size": 6},
         text=series.hover,
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=TEXT_HOVER,
     )
 
 

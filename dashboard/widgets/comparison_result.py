@@ -15,8 +15,8 @@ from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import charts, format, live_events, state
-from dashboard.charts import compare_charts, timeline_charts
+from dashboard import format, live_events, state
+from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import (
@@ -263,7 +263,7 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     if not (over_time.open or distribution.open):
         return
     sides = _sides(comparison, trials)
-    if pruned := charts.pruned(sides):
+    if pruned := latency_charts.pruned(sides):
         results.pruned_note(pruned)
     if len(pruned) == len(sides):
         return
@@ -275,10 +275,12 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
             latency_plots.distribution(sides, key="compare")
 
 
-def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:
+def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[latency_charts.Side]:
     named = comparison_text.labels(comparison)
     full = (_whole(one) for one in comparison_text.order(comparison) if one in trials)
-    return [charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result]
+    return [
+        latency_charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result
+    ]
 
 
 def _whole(trial_id: str) -> Trial | None:

@@ -293,7 +293,7 @@ def test_optuna_is_loaded_only_where_it_is_needed() -> None:
 def test_optuna_proposes_untried_configurations_that_really_differ() -> None:
     space = large_space()
     run = Run(machine=Machine(space=space, gain=gains(space, 4)), strategy=by_optuna, budget_s=20).go()
-    looked = [one for step in run.steps if step.why.startswith("a first") for one in step.choices]
+    looked = [one for step in run.steps if step.why.startswith("screening of") for one in step.choices]
     assert run.looked_at > 10
     assert len(looked) == len(set(looked))
     assert run.default not in looked
@@ -303,7 +303,7 @@ def test_optuna_proposes_untried_configurations_that_really_differ() -> None:
 def test_optuna_proposes_the_same_for_a_seed() -> None:
     space = large_space()
     machine = Machine(space=space, gain=gains(space, 4))
-    one, two, other = (Run(machine=machine, strategy=by_optuna, seed=seed).known() for seed in (3, 3, 4))
+    one, two, other = (Run(machine=machine, strategy=by_optuna, seed=seed).known for seed in (3, 3, 4))
     assert by_optuna(one, 6) == by_optuna(two, 6)
     assert by_optuna(one, 6) != by_optuna(other, 6)
     assert len(by_optuna(one, 6)) == 6
@@ -313,7 +313,7 @@ def test_optuna_ends_where_nothing_is_left() -> None:
     space = small_space(("enable_mem_pattern", (True, False)), ("enable_cpu_mem_arena", (True, False)))
     run = Run(machine=Machine(space=space), strategy=by_optuna, budget_s=30).go()
     assert set(run.tried) == set(space.choices[1:])
-    assert list(by_optuna(run.known(), 5)) == []
+    assert list(by_optuna(run.known, 5)) == []
 
 
 def test_optuna_learns_from_what_failed_and_what_did_not() -> None:

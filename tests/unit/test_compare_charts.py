@@ -12,7 +12,6 @@ from dashboard.charts.compare_charts import (
     BASELINE,
     REJECTED,
     VERDICTS,
-    axis_title,
     forest,
     forest_info,
     ratio_ticks,
@@ -108,8 +107,8 @@ def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> Non
 def test_the_axis_says_when_rows_are_compared() -> None:
     found = [{**FOUND[0], "per_row": True}]
     info = forest_info(found, LABELS, baseline="base", margin=0.02)
-    assert axis_title(info) == "← slower · speed per sample versus ORT default · faster →"
-    assert "per row" not in axis_title(forest_info(FOUND, LABELS, baseline="base", margin=0.02))
+    assert info.title == "← slower · speed per sample versus ORT default · faster →"
+    assert "per sample" not in forest_info(FOUND, LABELS, baseline="base", margin=0.02).title
 
 
 def test_what_was_rejected_has_no_colour_of_a_verdict() -> None:
@@ -139,7 +138,7 @@ def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() 
 def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
     drawn = live_charts.forest(info, "all")
-    assert drawn["x"]["title"] == axis_title(info)
+    assert drawn["x"]["title"] == info.title
     assert drawn["rows"][0]["label"] == LABELS["a"]
     assert drawn["rows"][0]["short"] == "1.42× faster so far"
     assert drawn["rows"][2]["short"] == "measuring… so far"

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from core.evidence.evaluations import Evaluation, Observation, launch_spread, reported_speedup
+from core.run.search import plan
 from core.run.search.answer import effects, excluded_words
-from core.run.search.failures import excluded_values
 from core.run.search.plan import (
     MOST_LAUNCHES,
     PlanState,
@@ -30,7 +30,7 @@ from core.run.search.plan import (
 from core.run.search.strategies import at_random, designed, in_order
 from core.spec.question import question_from_dict
 from core.spec.space import Choice
-from tests.searching import MARGIN, Machine, Run, gains, large_space, small_space
+from tests.searching import MARGIN, Machine, Run, SimulatedClock, gains, large_space, small_space
 
 LARGE = large_space()
 MIDDLE = small_space(
@@ -107,7 +107,7 @@ def test_the_elimination_round_excludes_nothing_that_is_better_by_more_than_the_
         best = max(machine.truth(one) for one in MIDDLE.choices[1:9])
         gone += len(run.eliminated)
         wrong += any(machine.truth(one) >= best for one in run.eliminated) and (
-            best > machine.truth(run.rivals[0]) + math.log1p(MARGIN)
+            best > machine.truth(run.known.rivals[0]) + math.log1p(MARGIN)
         )
     assert gone > 30
     assert wrong <= 0.05 * 20
@@ -233,15 +233,10 @@ def test_where_two_are_left_in_doubt_the_time_of_an_elimination_round_confirms(
         )
         for choice, own in zip(MIDDLE.choices[1:], gain, strict=False)
     }
-    fresh = {
-        "confirmed": [],
-        "rivals": [],
-        "undecided": None,
-        "settled": False,
-        "spent_s": 20.0,
-        "each_s": 0.1,
-    }
-    step = next_step(replace(run.known(), tried=tried, **fresh), designed)
+    known = PlanState(
+        question=run.question, space=MIDDLE, clock=SimulatedClock(20.0), tried=tried, each_s=0.1
+    )
+    step = next_step(known, designed)
     assert step is not None
     assert step.stage == stage
 
@@ -266,7 +261,7 @@ def test_intervals_of_effects_rows_and_answers_hold_the_truth(machine: dict[str,
     covered: dict[str, list[bool]] = {"effects": [], "rows": [], "answers": []}
     for seed in range(14):
         run = some(space=MIDDLE, budget_s=20, seed=seed, **machine)
-        known = run.known()
+        known = run.known
         model = model_of(known)
         assert model is not None
         codes = np.concatenate([known.codes, model.tried])
@@ -324,7 +319,7 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
     )
     run = some(space=axes, budget_s=60, fails=lambda choice: choice[0] == 1)
     assert sum(bool(one.failed) for one in run.tried.values()) == 1
-    (found,) = excluded_values(run.known())
+    (found,) = run.known.excluded
     assert (
         excluded_words(found, axes)
         == "`io_binding on` was not evaluated again: it failed once, alone (It failed)."
@@ -337,12 +332,11 @@ def test_two_values_that_fail_together_are_found_out() -> None:
     assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
 
 
-def test_whoever_breaks_a_limit_is_not_confirmed() -> None:
+def test_whoever_breaks_a_limit_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     best = max(MIDDLE.choices, key=machine.truth)
-    run = Run(
-        machine=machine, strategy=designed, budget_s=60, infeasible=lambda one: one.key == str(best)
-    ).go()
+    monkeypatch.setattr(plan, "surely_misses_limit", lambda known, one: one.key == str(best))
+    run = Run(machine=machine, strategy=designed, budget_s=60).go()
     assert best in run.tried
     assert best not in run.confirmed
 
@@ -352,9 +346,10 @@ def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
     bounded = question_from_dict({"budget_s": 60, "limits": [{"metric": "peak_rss", "at_most": 1e9}]})
     tried = list(run.tried)
-    known = replace(run.known(), question=bounded, rivals=tried, settled=False, spent_s=20.0)
-    assert next_step(replace(known, confirmed=tried[:3]), designed) is not None
-    assert next_step(replace(known, confirmed=tried[:4]), designed) is None
+    late = SimulatedClock(20.0)
+    known = replace(run.known, question=bounded, rivals=tried, settled=False, clock=late)
+    assert next_step(replace(known, confirmation_runs=tried[:3]), designed) is not None
+    assert next_step(replace(known, confirmation_runs=tried[:4]), designed) is None
     assert error_rate_divisor(bounded) == 2
     assert error_rate_divisor(run.question) == 1
 
@@ -363,12 +358,14 @@ def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() 
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
     best, *_, low = sorted(run.tried, key=lambda one: -(run.tried[one].gain("latency_p50") or (0, 0))[0])
-    known = replace(run.known(), rivals=[best, low], confirmed=[best], settled=False, spent_s=20.0)
+    known = replace(
+        run.known, rivals=[best, low], confirmation_runs=[best], settled=False, clock=SimulatedClock(20.0)
+    )
     again = next_step(replace(known, undecided=best), designed)
     assert again is not None
     assert again.choices == [best]
-    assert next_step(replace(known, undecided=best, confirmed=[best, best]), designed) is None
-    level = replace(known, undecided=low, confirmed=[low])
+    assert next_step(replace(known, undecided=best, confirmation_runs=[best, best]), designed) is None
+    level = replace(known, undecided=low, confirmation_runs=[low])
     other = next_step(level, designed)
     assert other is not None
     assert other.choices == [best]

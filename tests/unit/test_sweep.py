@@ -14,7 +14,6 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.ask_tell import Known, KnownTrial
 from core.run.axes import (
     BATCH,
     MAX_POINTS,
@@ -41,6 +40,7 @@ from core.run.best_point import (
     surely_lower_latency,
     surely_within_limit,
 )
+from core.run.known_trials import Known, KnownTrial
 from core.run.sweep import (
     Measured,
     Point,
@@ -539,14 +539,14 @@ def is_dominated_by_nothing(seed: int) -> None:
     assert name in [one.point for one in tradeoff.front]
     for other in points:
         drawn, at = cells[point_name(other.values)], spots[point_name(other.values)]
-        allowed = other.ranked and (line_s is None or at.ms <= line_s * 1e3)
+        allowed = other.ranked and (line_s is None or at.ms[0] <= line_s * 1e3)
         own = spots[name]
-        apart = None not in (own.rate_low, own.rate_high, at.rate_low, at.rate_high)
-        assert not (allowed and apart and at.rate_low > own.rate_high)
+        apart = None not in (*own.rate, *at.rate)
+        assert not (allowed and apart and at.rate[1] > own.rate[2])
         if not allowed or other is stands.best:
             assert drawn.mark in ("best", "over", "")
             continue
-        overlaps = not apart or at.rate_high >= own.rate_low
+        overlaps = not apart or at.rate[2] >= own.rate[1]
         assert (drawn.mark in ("inconclusive", "level")) == overlaps
         assert (marks[points.index(other)] == "? ★") == (drawn.mark == "inconclusive")
 

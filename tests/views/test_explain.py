@@ -56,7 +56,7 @@ def metrics(at: AppTest) -> list[tuple[str, str]]:
 
 
 def ms(shown: tuple[str, str]) -> float:
-    return float(shown[0].removesuffix(" ms"))
+    return float(shown[0].removesuffix(" ms").replace("−", "-"))
 
 
 def headline(at: AppTest) -> str:
@@ -165,7 +165,7 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     assert table["Share"].sum() == pytest.approx(1, abs=1e-3)
     whole, *parts = metrics(at)
     assert len(parts) == 3
-    assert parts[0][0].startswith("-0.37")
+    assert parts[0][0].startswith("−0.37")
     assert tells(whole[1], "95 % CI [")
     assert sum(map(ms, parts)) == pytest.approx(ms(whole), abs=1.6e-4)  # rounded
     [differs] = [name for name in table if name.startswith("Difference")]

@@ -24,6 +24,7 @@ from core.evidence.evaluations import (
     reported_speedup,
     weighted,
 )
+from core.evidence.measurement import Trial
 from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import (
     Confirmed,
@@ -53,25 +54,20 @@ SAMPLE = 2000  # number of configurations over which effects are averaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredConfiguration:
+class ConfirmationTrial:
     """A configuration of a confirmation run, with all its stored data."""
 
-    changes: Mapping[str, Any]
-    spec: Mapping[str, Any]
-    trial: str
-    comparison: str
-    result: Mapping[str, Any]  # with raw measurements; empty: no result
+    trial: Trial  # with raw measurements, if it has a result
+    changes: Mapping[str, Any]  # settings that differ from the start
     look: Observation
     contrast: Any  # ContrastRecord against the ORT default; None: not measured
     size_bytes: int | None
-    arena: bool
-    summaries: Mapping[Any, Any]
-    error: str = ""
+    summaries: Mapping[Any, Any]  # accuracies that its constraints need, see `accuracy_for_limits`
 
 
 def confirmed(
-    one: MeasuredConfiguration,
-    default: MeasuredConfiguration,
+    one: ConfirmationTrial,
+    default: ConfirmationTrial,
     question: Question,
     *,
     margin: float,
@@ -98,32 +94,30 @@ def confirmed(
     if question.same_latency and "latency_p50" in gains:
         limits.append(_same_latency(gains["latency_p50"], margin))
     return {
-        "trial": one.trial,
-        "comparison": one.comparison,
+        "trial": one.trial.id,
+        "comparison": one.trial.comparison,
         "changes": dict(one.changes),
-        "spec": dict(one.spec),
+        "spec": dict(one.trial.spec),
         "gain": _of_objective(question, gains, margin),
         "contrast": one.contrast,
         "gains": list(gains.values()),
         "limits": limits,
         "measurements": dict(one.look.values),
-        "error": one.error or one.look.error or _exceeded(one.look),
+        "error": one.look.error or (f"Outputs differ: {one.look.breach}" if one.look.breach else ""),
     }
 
 
-def _exceeded(look: Observation) -> str:
-    return f"Outputs differ: {look.breach}" if look.breach else ""
-
-
 def _by_times(
-    metric: str, one: MeasuredConfiguration, default: MeasuredConfiguration, *, margin: float, looks: float
+    metric: str, one: ConfirmationTrial, default: ConfirmationTrial, *, margin: float, looks: float
 ) -> SpeedUpNumbers | None:
-    if one.contrast is None or not one.result:
+    if one.contrast is None or not one.trial.facts:
         return None
     if metric == "latency_p50":
         found = one.contrast
         return _numbers(metric, found["ratio"], found["ratio_low"], found["ratio_high"], found["verdict"])
-    other = contrast_of(metric, one.result, default.result, looks=looks, margin=margin, prior=ASSUMED_PRIOR)
+    other = contrast_of(
+        metric, one.trial.facts, default.trial.facts, looks=looks, margin=margin, prior=ASSUMED_PRIOR
+    )
     if other is None:
         return None
     verdict = other.verdict if one.contrast["holds"] else Verdict.UNDECIDED
@@ -177,19 +171,20 @@ def _log(gain: SpeedUpNumbers | None) -> LogSpeedup | None:
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-def judged_limits(one: MeasuredConfiguration, question: Question) -> list[LimitJudged]:
+def judged_limits(one: ConfirmationTrial, question: Question) -> list[LimitJudged]:
     """Judge every constraint by the confirmation run of the configuration."""
-    rows = int(one.result.get("batch_size") or 1)
+    result = one.trial.facts
+    rows = int(result.get("batch_size") or 1)
     found = []
     for target in question.limits:
         at = target.batch_size or rows
         evidence = Evidence(
             batch_size=rows,
-            results={rows: [one.result]} if one.result and at == rows else {},
+            results={rows: [result]} if result and at == rows else {},
             size_bytes=one.size_bytes,
             summaries=one.summaries,
             has_dataset=bool(one.summaries),
-            arena=one.arena,
+            arena=one.trial.spec.get("session", {}).get("enable_cpu_mem_arena") is not False,
         )
         found.append(_limit(evaluate_target(target, evidence)))
     if question.accuracy_drop is not None:
@@ -251,7 +246,7 @@ def _same_latency(gain: SpeedUpNumbers, margin: float) -> LimitJudged:
     }
 
 
-def _drop(one: MeasuredConfiguration, drop: float) -> LimitJudged:
+def _drop(one: ConfirmationTrial, drop: float) -> LimitJudged:
     """Judge non-inferiority of the accuracy: the difference of two shares on the same rows."""
     name = f"accuracy ≥ the original's − {100 * drop:g} pp"
     pair = one.summaries.get("drop")

@@ -60,7 +60,7 @@ def designed(known: PlanState, count: int) -> Sequence[Choice]:
     if hints := [one for one in known.hints if one in at and at[one] not in taken][:count]:
         return hints
     open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
-    open_ = open_[~excluded_mask(known, known.codes[open_])]
+    open_ = open_[~excluded_mask(known.excluded, known.codes[open_])]
     wanted = min(sought(known.space), round(DESIGN_SHARE * _affordable(known, count)))
     if len(open_) <= count:
         return [choices[int(i)] for i in open_]
@@ -107,7 +107,7 @@ def _single_changes(known: PlanState, open_: Iterable[int], count: int) -> list[
 
 def _later(known: PlanState, count: int) -> float:
     """How many configurations fit into later screenings after one of `count`."""
-    later_s = screening_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
+    later_s = screening_end_s(known) - known.clock.spent_s - known.each_s * count - 2 * known.fixed_s
     return math.floor(later_s / known.each_s) if known.each_s else math.inf
 
 
@@ -125,14 +125,15 @@ def _affordable(known: PlanState, count: int) -> int:
 def in_order(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `grid`: configurations in the order of the space."""
     left = [one for one in known.space.choices if one not in known.tried and one != known.default]
-    return sound(known, left)[:count]
+    return sound(known.excluded, left)[:count]
 
 
 def at_random(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `random`: the next configurations of an order that the seed determines."""
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
     drawn = (known.space.choices[int(i)] for i in order)
-    return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
+    left = [one for one in drawn if one not in known.tried and one != known.default]
+    return sound(known.excluded, left)[:count]
 
 
 def by_optuna(known: PlanState, count: int) -> Sequence[Choice]:
@@ -153,7 +154,7 @@ def by_optuna(known: PlanState, count: int) -> Sequence[Choice]:
             names = dict(zip(kinds, choice, strict=True))
             study.add_trial(optuna.create_trial(params=names, distributions=kinds, value=gain[0]))
     open_ = [one for one in known.space.choices if one not in known.tried and one != known.default]
-    left = set(sound(known, open_))
+    left = set(sound(known.excluded, open_))
     found: list[Choice] = []
     for _ in range(count * ASKS_FOR_ONE):
         if len(found) == count or not left:

@@ -1,11 +1,12 @@
 """Traverse ONNX graphs: every node and tensor, including bodies of If, Loop and Scan.
 
-Reads protobuf messages in memory; opens no file and changes nothing.
+Works on protobuf messages in memory, and opens no model file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
@@ -32,6 +33,82 @@ def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
     """Yield every node of the model; a call of a model-local function is one node."""
     for graph in graphs_of(model):
         yield from graph.node
+
+
+def names_read(node: NodeProto) -> list[str]:
+    """Return the values that `node` reads, including those that its bodies read from outer graphs."""
+    names = [name for name in node.input if name]
+    for body in bodies_of(node):
+        for inner in body.node:
+            names += names_read(inner)
+        names += [value.name for value in body.output]
+    return names
+
+
+def replace_nodes(graph: GraphProto, nodes: Sequence[NodeProto]) -> None:
+    """Set the nodes of `graph`; some of `nodes` may be its present ones."""
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def name_nodes(model: ModelProto, *, as_profiled: bool = False) -> bool:
+    """Name every unnamed node by its operator and its index in its graph; return whether there was one.
+
+    ONNX Runtime's profile names such a node so, too, and loses the name in a fusion.
+
+    Args:
+        model: changed in place.
+        as_profiled: leave Constants out of the count, because ONNX Runtime makes weights of them.
+    """
+    found = False
+    for graph in graphs_of(model):
+        taken = {node.name for node in graph.node}
+        index = 0
+        for node in graph.node:
+            if not node.name:
+                found = True
+                node.name = _free_name(f"{node.op_type}_{index}", taken)
+            index += not (as_profiled and node.op_type == "Constant")
+    return found
+
+
+def named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
+    """Write a model whose nodes `name_nodes` named, so that they can be followed through a fusion.
+
+    Args:
+        model: without its external data.
+        file: that the model was read from; it is returned, with a note, if the weights are in another file.
+        folder: for the copy.
+        notes: for the reader of the results.
+    """
+    if external_tensors(model):
+        notes.append(
+            "Nodes of this model have no names and its weights are in another file, so fused nodes "
+            "cannot all be matched."
+        )
+        return file
+    copy = folder / file.name
+    copy.write_bytes(model.SerializeToString())
+    return copy
+
+
+def make_names_unique(model: ModelProto) -> None:
+    """Give every node a name of its own, in place: tools select nodes by name. Unique names stay."""
+    taken = {node.name for node in nodes_of(model)}
+    seen: set[str] = set()
+    for index, node in enumerate(nodes_of(model)):
+        if not node.name or node.name in seen:
+            node.name = _free_name(f"{node.name or node.op_type}_{index}", taken)
+        seen.add(node.name)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Return `name`, made longer until it is none of `taken`, and add it there."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def op_name(node: NodeProto) -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
@@ -214,6 +215,27 @@ def job_session_options(level: str) -> ort.SessionOptions:
     options.log_severity_level = 4  # errors are raised, so no log is needed
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     return options
+
+
+def weights_beside(name: str) -> dict[str, str]:
+    """Return the config entries that keep the weights of a saved graph in the file `name` beside it."""
+    return {
+        "session.optimized_model_external_initializers_file_name": name,
+        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    }
+
+
+def saving_graph(plan: wire.SessionPlan, path: str) -> wire.SessionPlan:
+    """Return the plan of the same session that also saves its optimized graph to `path`.
+
+    The name of the file with the weights begins with that of the graph.
+    """
+    weights = weights_beside(f"{Path(path).name}.weights")
+    return {
+        **plan,
+        "attributes": {**plan["attributes"], "optimized_model_filepath": path},
+        "config_entries": {**plan["config_entries"], **weights},
+    }
 
 
 def _register_providers(plan: wire.SessionPlan) -> tuple[_PluginDevices, list[Library]]:

@@ -12,7 +12,7 @@ from core.show.sheets import differences as sheets
 from core.show.table import Table, column_of, matching
 from core.wire.units import ci
 from dashboard import format
-from dashboard.charts import explain_charts
+from dashboard.charts import explain_charts, minus
 from dashboard.widgets import plots, tables
 
 SEARCH_LABEL = "Search nodes by name, operator or provider"
@@ -90,7 +90,7 @@ def _part(found: Difference, name: str, row: Row, text: str) -> None:
     st.metric(
         name,
         _signed(found, row.difference_s),
-        delta=None if share is None else f"{share:.0%} of the difference",
+        delta=None if share is None else f"{minus(f'{share:.0%}')} of the difference",
         delta_color="off",
         delta_arrow="off",
         help=f"{text} Baseline {format.ms(row.baseline_s)}, candidate {format.ms(row.candidate_s)}.",
@@ -106,7 +106,7 @@ def _interval(found: Difference) -> str:
 
 def _signed(found: Difference, seconds: float) -> str:
     """Return a time with as many decimals as in the tables, so that the sums match visibly."""
-    return f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms"
+    return minus(f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms")
 
 
 # --- charts and tables ------------------------------------------------------------------------------------

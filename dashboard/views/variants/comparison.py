@@ -149,7 +149,7 @@ def _compare(models: Sequence[ModelRecord], precision: str) -> str:
         model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
         session=SessionSpec(custom_op_libraries=controls.named_operators()),
         workload=variant_maker.workload(root),
-        protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
+        protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of EFFORTS
     )
     return state.submit(
         state.comparison_job(

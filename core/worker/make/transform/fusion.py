@@ -7,11 +7,9 @@ know is fused by `attention` before the optimizer runs. Worker side.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from core.worker.make.transform.attention import fuse_attention
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.optimized_graph import save_optimized
 from core.worker.make.transform.step_result import StepResult, option
+from core.worker.make.transform.tools import quiet
 from core.worker.models.checking import first_line
 from core.worker.models.graphs import nodes_of
 
@@ -168,22 +167,11 @@ def _fused(basic: Path, model_type: str, heads: int, width: int, *, own: bool) -
     model = onnx.load_model(str(basic))
     if own:
         fuse_attention(model)
-    with _quiet():
+    with quiet():
         optimizer = optimize_by_fusion(model, model_type, heads, width, options)
         optimizer.topological_sort()
     fused: ModelProto = optimizer.model
     return fused
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the optimizer, which logs each pattern that it does not find, from a dozen loggers."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _first_that_agrees(

@@ -21,11 +21,11 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
-from core.worker.make.transform.fp16 import TOOL, blocked_nodes, name_nodes, stored_value_checks, to_half
+from core.worker.make.transform.fp16 import TOOL, blocked_nodes, stored_value_checks, to_half
 from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult, option
-from core.worker.models.graphs import nodes_of
+from core.worker.models.graphs import make_names_unique, nodes_of
 from core.worker.session.feeds import Array
 
 _GIVE_BACK_TRIES = 24  # after the bisection; each costs a run
@@ -49,7 +49,7 @@ def apply(
     `keep_io_types` as for fp16.
     """
     model = load_whole(source, typed=True)
-    name_nodes(model)
+    make_names_unique(model)
     tolerance = float(option(options, "max_rel", 1e-3))
     keep = option(options, "keep_io_types", True)
     with tempfile.TemporaryDirectory(prefix="mixed-", dir=draft.parent) as folder:

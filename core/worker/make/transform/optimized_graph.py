@@ -22,14 +22,11 @@ from core.worker.make.transform.model_io import TOOL_ERRORS
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import inspect_model
 from core.worker.models.checking import ONE_FILE_BYTES, first_line
-from core.worker.session import CPU, ORT_ERRORS, job_session_options
+from core.worker.session import CPU, ORT_ERRORS, job_session_options, weights_beside
 from core.worker.session.ort_errors import unregistered
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
-_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
-_EXTERNAL_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 _FORMAT = "session.save_model_format"
-_EXTERNAL_FROM_BYTES = 1024
 _UNKNOWN: tuple[type[Exception], ...] = (*TOOL_ERRORS, OSError)
 _ORT_LARGEST_BYTES = 2**31 - 1  # a flatbuffer's offsets
 
@@ -76,8 +73,8 @@ def save_optimized(
     if ort_format:
         options.add_session_config_entry(_FORMAT, "ORT")
     elif _needs_external(source):
-        options.add_session_config_entry(_EXTERNAL_FILE, f"{draft.name}.data")
-        options.add_session_config_entry(_EXTERNAL_FROM, str(_EXTERNAL_FROM_BYTES))
+        for key, value in weights_beside(f"{draft.name}.data").items():
+            options.add_session_config_entry(key, value)
     keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
     try:
         ort.InferenceSession(str(source), options, providers=[CPU], **keywords)
