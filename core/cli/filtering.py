@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.evidence.measurement import Trial
 from core.evidence.quality import trial_grade
 from core.evidence.verdict import Grade
-from core.show.words import changes_of
+from core.show.setting_chips import changes_of
 from core.spec import spec_from_dict
 from core.spec.settings import SETTINGS
 from core.store import Query, Store

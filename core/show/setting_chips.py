@@ -7,15 +7,44 @@ from typing import Any, NamedTuple
 
 from core.evidence.measurement import Trial, model_text
 from core.show import format
-from core.show.words import OTHER_VERSION, changed_values
 from core.spec import TrialSpec, changed, differing, is_provider_option, requested_value, spec_from_dict
-from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting
+from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting, value_words
 from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
 
+OTHER_VERSION = "settings of another version"
 _PROTOCOL_NAMES = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
+
+
+def changes_text(trial: Trial) -> str:
+    """Return the non-default settings of a trial; empty: none."""
+    try:
+        changes = changes_of(spec_from_dict(trial.spec))
+    except SpecError:
+        return OTHER_VERSION
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
+
+
+def changes_of(spec: TrialSpec) -> dict[str, str]:
+    """Return the non-default settings of `spec` as text, including provider options."""
+    return {name: _change_text(value) for name, value in changed_values(spec).items()}
+
+
+def _change_text(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    return "→".join(map(str, value)) if isinstance(value, tuple) else value_words(value)
+
+
+def changed_values(spec: TrialSpec) -> dict[str, Any]:
+    """Return the non-default settings of `spec`; a provider's option has the name `PROVIDER.OPTION`."""
+    names = [name for name in changed(spec) if name != "provider_options"]
+    options = {
+        f"{one.name}.{key}": text for one in spec.session.providers for key, text in one.options.items()
+    }
+    return {name: requested_value(spec, name) for name in names} | options
 
 
 def summary(spec: TrialSpec) -> list[str]:

@@ -22,13 +22,15 @@ from core.evidence.verdict import (
     Verdict,
     icon_and_color,
     is_rejected,
+    measured,
     parts,
     precision_is_known,
     precision_text,
     ratio_is_known,
+    words,
 )
 from core.run.explanation import Pair
-from core.show import format, words
+from core.show import format
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
@@ -146,7 +148,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     rejected = is_rejected(contrast)
     icon, color = icon_and_color(contrast)
     return Card(
-        headline=sentence(words.verdict(contrast), stop=""),
+        headline=sentence(in_words(contrast), stop=""),
         icon=icon,
         color=color,
         against=_against(comparison, contrast),
@@ -280,7 +282,14 @@ _WHEN = {
 }
 
 
-# --- short verdicts -----------------------------------------------------------------------------------------
+# --- as text -----------------------------------------------------------------------------------------
+
+
+def in_words(contrast: Contrast) -> str:
+    """Return a contrast as text; a rejected one is not called a verdict."""
+    if is_rejected(contrast):
+        return f"rejected: no verdict ({measured(contrast)})"
+    return words(contrast) + different_outputs_words(contrast)
 
 
 def short(contrast: Contrast) -> str:

@@ -18,10 +18,10 @@ from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why, find
+from core.show.setting_chips import changes_text
 from core.show.sheets import Fact
 from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
-from core.show.words import changes_text
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError

@@ -17,7 +17,7 @@ from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
 from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
-from core.show.words import verdict as in_words
+from core.show.verdict import in_words
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines

@@ -20,7 +20,7 @@ from core.evidence.verdict import Verdict
 from core.run import axes, prediction
 from core.run.axes import Axis, point_name
 from core.show import verdict
-from core.show.words import verdict as in_words
+from core.show.verdict import in_words
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state

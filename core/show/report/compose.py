@@ -21,6 +21,7 @@ from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
 from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why
+from core.show.setting_chips import changes_text
 from core.show.sheets import (
     Fact,
     Line,
@@ -34,7 +35,7 @@ from core.show.sheets import (
     searches,
 )
 from core.show.sheets import trials as sheets
-from core.show.words import STATE_WORDS, changes_text, state_words
+from core.show.words import STATE_WORDS, state_words
 from core.spec import yaml_from_spec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
