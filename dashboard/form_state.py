@@ -37,25 +37,26 @@ _TEXT = "draft.text"  # its content
 _PAGE = "draft.page"  # path of the page drawn last
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_SHOWN = r"[a-z.]+\.(shown|linked)(\.of)?"  # of `ShownResult`
 _KEPT = re.compile(
-    r"model|trial|applied|trial\.of"
+    rf"model|{_SHOWN}"
     r"|knob\..+|options?\..+|dim\..+|value\..+"
     r"|protocol\.wait_(quiet|minutes)"
     rf"|({dataset.LABELLED}|{dataset.CALIBRATION})\.({'|'.join(dataset.FIRST_VALUES)})"
-    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|looked|linked|target\..+)"
-    r"|accuracy\.(chosen|of_family|last|settings|batch|job|looked|linked|view|into|reference|accepted|metric"
+    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|target\..+)"
+    r"|accuracy\.(chosen|of_family|last|settings|batch|job|view|into|reference|accepted|metric"
     r"|positive|level)"
-    r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|shown|shown_of|applied|followed|closed)"
-    r"|curves\.(axis|second|values\..+|again|study|applied|looked|line_ms|statistic|view\.[12]|ghosts)"
-    r"|profile\.(source|measured|runs|linked|view|search)"
+    r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|closed)"
+    r"|curves\.(axis|second|values\..+|again|line_ms|statistic|view\.[12]|ghosts)"
+    r"|profile\.(source|measured|runs|view|search)"
     r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|extend|give_way|variants"
-    r"|fixed|never|strategy|warm_start|seed|study|study\.of|applied)"
-    r"|graph\.(source|linked|view|color|search)"
-    r"|why\.(baseline|candidate|linked|job|view|search|looked)"
-    r"|variants\.(chain|name|calibration|view|shown|linked|racers|offered|precision|job\..+)"
+    r"|fixed|never|strategy|warm_start|seed)"
+    r"|graph\.(source|view|color|search)"
+    r"|why\.(baseline|candidate|job|view|search)"
+    r"|variants\.(chain|name|calibration|view|racers|offered|precision|job\..+)"
     r"|step\.[0-9a-f]{6}\..+"
     r"|history\.(model|kind|state|search)"
-    r"|export\.(source|linked|accepted\..+)"
+    r"|export\.(source|accepted\..+)"
 )
 _NEVER_KEPT = (fields.key("expert"),)  # a link must not switch it on for another person
 
@@ -176,7 +177,9 @@ def collect() -> dict[str, Any]:
 
 
 def _is_empty(key: str, value: Any) -> bool:
-    """Whether a field without a known default sets nothing: an option, or a fixed value of an input."""
+    """Whether a key without a known default says nothing: no result, an empty option or fixed value."""
+    if re.fullmatch(_SHOWN, key):
+        return value is None
     return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
 
 
@@ -186,9 +189,8 @@ def _usual() -> Mapping[str, Any]:
         for prefix in (dataset.LABELLED, dataset.CALIBRATION)
         for name, value in dataset.FIRST_VALUES.items()
     }
-    nothing = dict.fromkeys((state.TRIAL, state.TRIAL_OF))
     waiting = {protocol.WAIT: False, protocol.MINUTES: protocol.DEFAULT_MINUTES}
-    return {**fields.defaults(), **named, **nothing, **waiting}
+    return {**fields.defaults(), **named, **waiting}
 
 
 def _is_plain(value: Any) -> bool:

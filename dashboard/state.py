@@ -51,7 +51,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import configurations, demo, fields, folders, url_state
+from dashboard import configurations, demo, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -61,12 +61,9 @@ SETTLE_EVERY_S = 5.0  # between two searches for ended processes
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
 FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, not chosen
-TRIAL = "trial"  # id of the trial that Tune shows
-TRIAL_OF = "trial.of"  # content SHA-256 of the current model when that trial was shown
 LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
 LOADED_WITH_RESULT = "settings.by_itself"  # settings loaded with a result, not chosen
 NOTICE = "notice"  # a line to show once after the next rerun
-APPLIED = "applied"  # id of the trial whose settings the widgets already got
 OPENED = "opened"  # this session has shown the result on which a demonstration opens
 FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
@@ -454,29 +451,6 @@ def reset(name: str | None = None) -> None:
 # --- trials -----------------------------------------------------------------------------------------------
 
 
-def linked_trial() -> str | None:
-    """Return the trial that this page shows: the link's, else the session's."""
-    linked = url_state.named(TRIAL_PARAM)
-    if linked and linked != st.session_state.get(TRIAL):
-        st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
-    return st.session_state.get(TRIAL)
-
-
-def show_trial(trial_id: str | None) -> None:
-    """Make `trial_id` the trial that Tune shows, also in the address."""
-    if st.session_state.get(TRIAL) != trial_id:
-        st.session_state[TRIAL_OF] = None
-    st.session_state[TRIAL] = trial_id
-    url_state.put(TRIAL_PARAM, trial_id)
-
-
-def show_own_trial(trial_id: str) -> None:
-    """Show a trial whose settings the widgets already have, as after starting it here."""
-    st.session_state[APPLIED] = trial_id
-    show_trial(trial_id)
-    st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
-
-
 def submit(job: Job) -> str:
     """Queue a job of this session; return its id.
 
@@ -523,21 +497,6 @@ def is_busy(page: str = "") -> bool:
     """Whether the job that this session started last waits or runs; with `page`: on that page."""
     followed = own_job()
     return followed is not None and is_active(followed[0]) and followed[1].startswith(f"views/{page}")
-
-
-def is_new_link(trial_id: str) -> bool:
-    """Whether this trial came by a link just now; true once per trial."""
-    fresh = st.session_state.get(APPLIED) != trial_id
-    st.session_state[APPLIED] = trial_id
-    return fresh
-
-
-def model_changed(key: str, record: ModelRecord) -> bool:
-    """Whether another model was chosen after a page showed its result; `key` remembers the model."""
-    before = st.session_state.get(key)
-    if before is None:
-        st.session_state[key] = before = record.content_sha256
-    return bool(before != record.content_sha256)
 
 
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
@@ -629,11 +588,6 @@ def status(trial_id: str) -> Status | None:
 def is_active(current: Status | None) -> bool:
     """Whether a trial or job waits or runs."""
     return current is not None and current.state in ("WAITING", "RUNNING")
-
-
-def is_dark() -> bool:
-    """Whether the page has its dark theme."""
-    return st.context.theme.type == "dark"
 
 
 # --- messages ---------------------------------------------------------------------------------------------

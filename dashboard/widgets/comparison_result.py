@@ -209,13 +209,7 @@ def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str,
 
 def _single(trial: Trial) -> None:
     if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
-        try:
-            state.apply_spec(state.trial_spec(trial))
-        except TunerError as error:
-            state.report(error)
-            return
-        state.show_own_trial(trial.id)
-        st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+        results.open_in_tune(trial)
     link = {state.TRIAL_PARAM: trial.id}
     st.page_link(
         "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link

@@ -18,6 +18,7 @@ from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
 from dashboard import format, state
+from dashboard.shown_result import TUNE
 from dashboard.widgets import controls, tables
 
 STATES: Mapping[str, tuple[str, str]] = {
@@ -125,6 +126,17 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
     if result:
         facts.append(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}")
     st.caption(" · ".join(facts))
+
+
+def open_in_tune(trial: Trial) -> None:
+    """Load the settings of `trial` and open Tune with it; report an error when its model is missing."""
+    try:
+        state.apply_spec(state.trial_spec(trial))
+    except TunerError as error:
+        state.report(error)
+        return
+    TUNE.show(trial.id)
+    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
 
 
 def input_shapes_text(trial: Trial) -> str:

@@ -189,9 +189,7 @@ def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
         message="Killed by SIGKILL.",
         study=study,
     )
-    at = set_values(open_page("sweep", model=mlp), "1, 64")
-    at.session_state["curves.study"] = study
-    at.run()
+    at = open_page("sweep", model=mlp, study=study)
     (error,) = at.error
     assert tells(error.value, "SIGKILL", "smaller")
     assert list(table(at)["State"]) == ["complete", "fail"]

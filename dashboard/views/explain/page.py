@@ -32,18 +32,18 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
-from dashboard import format, state, url_state
+from dashboard import format, state
+from dashboard.shown_result import ShownResult
 from dashboard.views.explain import results as why_results
 from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
 from dashboard.widgets.protocol import wait_quiet_s
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
+SHOWN = ShownResult("explain.shown", (BASELINE_PARAM, CANDIDATE_PARAM))  # ids of the pair
 
 # session keys
 BASELINE, CANDIDATE = "why.baseline", "why.candidate"
-LINKED = "why.linked"  # the ?a=&b= that was applied
 JOB = "why.job"  # id of the job that this session started last, and its pair
-OPENED_FOR = "why.looked"  # content hash of the model whose newest explanation was opened
 PICKED = "why.earlier"
 LIMIT = 100
 EARLIER = 30
@@ -86,10 +86,9 @@ def page() -> None:
 
 def _follow_link() -> None:
     """Apply the baseline, the candidate and the model of `?a=&b=`, once per link."""
-    linked = [url_state.named(name) or "" for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
-    if not any(linked) or st.session_state.get(LINKED) == linked:
+    linked = (SHOWN.take_link() or "").split(" ")
+    if not any(linked):
         return
-    st.session_state[LINKED] = linked
     try:
         found = [state.store().trial(one) for one in linked if one]
         state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
@@ -116,9 +115,8 @@ def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
 
 def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
     """Select the newest explained pair where this session has chosen no result of this model."""
-    if st.session_state.get(OPENED_FOR) == record.content_sha256:
+    if not SHOWN.is_new_model(record):
         return
-    st.session_state[OPENED_FOR] = record.content_sha256
     chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
     own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
     if before and not own & set(chosen):
@@ -139,7 +137,6 @@ def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
         key=PICKED,
         on_select=_show_pair,
         help="Explained pairs of this model, newest first.",
-        labelled=False,
     )
 
 
@@ -212,9 +209,7 @@ def _pick(
                 st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
         return None
     _choose_defaults(trials)
-    url_state.put(BASELINE_PARAM, st.session_state[BASELINE])
-    url_state.put(CANDIDATE_PARAM, st.session_state[CANDIDATE])
-    st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    SHOWN.show(f"{st.session_state[BASELINE]} {st.session_state[CANDIDATE]}")
     of = _pair()
     with place:
         _offer(before, of)

@@ -162,6 +162,4 @@ def _use(point: Point, row: Measured) -> None:
         return
     state.apply_spec(point.spec)
     trial = row.trial if row.same is None else ""  # a reused trial has other settings
-    if trial:
-        state.show_trial(trial)
     st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)
