@@ -20,6 +20,7 @@ from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.evidence.result_types import Role
 from core.evidence.speedup_interval import Prior
 from core.run.plan import session_plan
+from core.show.verdict import in_words
 from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, check_outputs
