@@ -174,7 +174,7 @@ def _against(comparison: Comparison, contrast: Contrast) -> str:
 
 def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     result = comparison.facts
-    facts = [counted(contrast)]
+    facts = [rounds_words(contrast)]
     if flagged := contrast.get("flagged_rounds"):
         facts[0] += f", {flagged} of them disturbed"
     if (wall_s := contrast.get("wall_s") or result.get("wall_s")) is not None:
@@ -183,7 +183,7 @@ def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     return facts
 
 
-def counted(of: Mapping[str, Any]) -> str:
+def rounds_words(of: Mapping[str, Any]) -> str:
     """Return the number of launches and rounds: "9 launches, 54 rounds"; of old comparisons "16 rounds".
 
     Args:
@@ -270,7 +270,7 @@ def self_test_lines(comparison: Comparison) -> list[str]:
         told = f"{test['ratio']:.3f}×"
         if low is not None and high is not None:
             told = f"{told}, {ci(f'{low:.3f}', f'{high:.3f}')}" if ratio_is_known(low, high) else NOT_KNOWN
-        lines.append(f"{when}: {told}, {counted(test)}")
+        lines.append(f"{when}: {told}, {rounds_words(test)}")
     return lines
 
 

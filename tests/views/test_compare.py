@@ -410,7 +410,7 @@ def test_the_parts_of_the_widest_interval_are_told(
     comparison, _ = put(mlp, machine)
     said = texts(opened(open_page("compare", comparison=comparison.id), DETAILS))
     assert tells(said, "±1 %", "±1.7 %")
-    assert tells(said, verdict.counted(comparison.facts))
+    assert tells(said, verdict.rounds_words(comparison.facts))
     older, _ = put(mlp, machine, older=True)
     said = texts(opened(open_page("compare", comparison=older.id), DETAILS))
     assert "±1.7 %" not in said
