@@ -51,6 +51,7 @@ from core.spec.question import (
     STRATEGIES,
     parse_settings,
 )
+from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
@@ -238,10 +239,7 @@ def _print_space(prepared: Prepared) -> None:
         [
             searches.space_words({**space_facts(space), "left_out": {}}),
             "",
-            *(
-                f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"
-                for axis in space.axes
-            ),
+            *(f"  {axis.name}: {', '.join(value_words(one) for one in axis.values)}" for axis in space.axes),
             "",
             "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),

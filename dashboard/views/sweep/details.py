@@ -7,7 +7,7 @@ import streamlit as st
 from core.run.axes import point_name
 from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
-from core.show import words
+from core.show import verdict
 from core.show.sheets import comparisons
 from core.show.table import csv_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
@@ -138,9 +138,8 @@ def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
-        found.append(
-            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
-        )
+        against_default = verdict.in_words(row.contrast)
+        found.append(f"Median latency per sample versus ONNX Runtime's default: {against_default}")
     if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
     if ranking.is_in(row, ranking.open):

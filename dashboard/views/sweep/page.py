@@ -15,7 +15,7 @@ from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.known_trials import Known, known_trials
 from core.run.sweep import Measured, Point
 from core.show import verdict
-from core.show.report.subjects import Curve
+from core.show.report.subjects import AboutSweep
 from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -347,9 +347,9 @@ def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: S
     measure_longer.button("sweep", comparison, trials, lambda more: SHOWN.show(more.study))
 
 
-def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> Curve:
+def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> AboutSweep:
     trials = [state.store().trial(row.trial) for row in rows if row.trial]
-    return Curve(axes=axes, points=rows, comparison=comparison, trials=trials)
+    return AboutSweep(axes=axes, points=rows, comparison=comparison, trials=trials)
 
 
 def _live(

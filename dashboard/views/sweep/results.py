@@ -106,7 +106,7 @@ def _details(complete: Sequence[Measured], comparison: Comparison | None, busy: 
     if (found := quality(result)) and not is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.caption(
-            f"{format.plain(verdict.counted(result))} of all points, "
+            f"{format.plain(verdict.rounds_words(result))} of all points, "
             f"{format.duration(result.get('wall_s'))}. "
             + ("" if found.grade == "A" else f"{reason} {remedy}")
         )

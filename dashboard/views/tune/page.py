@@ -14,7 +14,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run import job_types
 from core.show import cells
-from core.show.report.subjects import OneTrial
+from core.show.report.subjects import AboutTrial
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
@@ -436,7 +436,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
         trial_result.explain_link(compared.baseline.id, trial.id)
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
     report.offer(
-        lambda: OneTrial(trial=trial, comparison=_comparison(compared), beside=_other_trials(compared)),
+        lambda: AboutTrial(trial=trial, comparison=_comparison(compared), beside=_other_trials(compared)),
         key="tune",
     )
     with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
