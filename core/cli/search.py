@@ -31,6 +31,7 @@ from core.cli.output import (
     Wide,
     check_output_path,
     exit_code,
+    note,
     one_format,
     print_error,
     print_json,
@@ -53,6 +54,7 @@ from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.question import (
     DEFAULT_BUDGET_S,
     OBJECTIVE_NAMES,
+    OLD_STRATEGIES,
     PRESETS,
     STRATEGIES,
     parse_limits,
@@ -271,6 +273,9 @@ def _question_from_options(objective: str | None, limits: list[str], ask: str | 
 
 
 def _strategy(name: str) -> str:
+    if name in OLD_STRATEGIES:
+        note(f"The strategy `{name}` is no longer offered. The search uses `race`.")
+        return "race"
     if name not in STRATEGIES:
         raise SpecError(
             f"There is no strategy `{name[:40]}`.{nearest(name, STRATEGIES)}",

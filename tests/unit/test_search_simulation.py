@@ -22,12 +22,11 @@ from core.run.search.answer import effects, excluded_words
 from core.run.search.plan import (
     MOST_LAUNCHES,
     PlanState,
-    Strategy,
     error_rate_divisor,
     model_of,
     next_step,
 )
-from core.run.search.strategies import at_random, designed, in_order
+from core.run.search.strategies import BY_NAME, designed
 from core.spec.question import question_from_dict
 from core.spec.space import Choice
 from tests.searching import MARGIN, Machine, Run, SimulatedClock, gains, large_space, small_space
@@ -42,15 +41,14 @@ MIDDLE = small_space(
 TINY = small_space(("enable_mem_pattern", (True, False)))
 SEEDS = range(16)
 SHORT_S = 25.0
-STRATEGIES: dict[str, Strategy] = {"race": designed, "random": at_random, "grid": in_order}
-EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
+EVERY = pytest.mark.parametrize("strategy", BY_NAME)
 
 
 @cache
 def searched(strategy: str, seed: int) -> Run:
     """A short search of the large space; the truth of a seed is the same for every strategy."""
     machine = Machine(space=LARGE, gain=gains(LARGE, 1000 + seed))
-    return Run(machine=machine, strategy=STRATEGIES[strategy], budget_s=SHORT_S, seed=seed).go()
+    return Run(machine=machine, strategy=BY_NAME[strategy], budget_s=SHORT_S, seed=seed).go()
 
 
 def regrets(strategy: str) -> list[float]:
@@ -62,7 +60,7 @@ def some(strategy: str = "race", budget_s: float = 30, seed: int = 4, **machine:
     space = machine.pop("space", LARGE)
     machine.setdefault("gain", gains(space, seed))
     return Run(
-        machine=Machine(space=space, **machine), strategy=STRATEGIES[strategy], budget_s=budget_s, seed=seed
+        machine=Machine(space=space, **machine), strategy=BY_NAME[strategy], budget_s=budget_s, seed=seed
     ).go()
 
 
@@ -120,7 +118,7 @@ def test_the_elimination_round_excludes_nothing_that_is_better_by_more_than_the_
 def test_where_all_are_equal_nothing_faster_is_confirmed(strategy: str) -> None:
     n = 20
     runs = [
-        Run(machine=Machine(space=MIDDLE), strategy=STRATEGIES[strategy], budget_s=30, seed=seed).go()
+        Run(machine=Machine(space=MIDDLE), strategy=BY_NAME[strategy], budget_s=30, seed=seed).go()
         for seed in range(n)
     ]
     assert sum(run.said == "FOUND" for run in runs) <= 0.05 * n
@@ -194,7 +192,7 @@ def test_time_for_screening_alone_claims_nothing() -> None:
 @EVERY
 def test_two_configurations_are_a_space(strategy: str) -> None:
     better = Machine(space=TINY, gain=lambda codes: 0.1 * codes[:, 0])
-    found = Run(machine=better, strategy=STRATEGIES[strategy], budget_s=30).go()
+    found = Run(machine=better, strategy=BY_NAME[strategy], budget_s=30).go()
     equal = some(strategy, space=TINY, gain=lambda codes: 0.0 * codes[:, 0])
     assert (found.said, found.chosen) == ("FOUND", (1,))
     assert [step.stage for step in found.steps] == ["screen", "confirm"]

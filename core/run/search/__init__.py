@@ -29,7 +29,6 @@ from core.run.search.running import search_job_work
 from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
 from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
-from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     costs_from_past,
     costs_from_search,
@@ -84,7 +83,6 @@ def prepare(
         TunerError: the model cannot be run; the question cannot be answered here; nothing varies; or the time
             budget is too short for a confirmation.
     """
-    strategy_named(question.strategy)
     _check_answerable(spec, question)
     check_before(spec, store, run)
     resolved = resolve_trial(spec, store, run)

@@ -22,7 +22,7 @@ from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
-from core.run.search import progress
+from core.run.search import progress, strategies
 from core.run.search.accuracy_limits import accuracy_for_limits
 from core.run.search.plan import (
     Clock,
@@ -36,7 +36,6 @@ from core.run.search.plan import (
 )
 from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
 from core.run.search.search_state import CONTROL, Prepared, SearchState, contrasts_with_default
-from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
     confirmation_s,
@@ -70,7 +69,7 @@ class Search:
         self.store: Store = service.store
         self.clock = Clock(before_s=prepared.record.wall_s, began=began)
         self.state = SearchState(prepared, self.clock)
-        self.strategy = strategy_named(prepared.question.strategy)
+        self.strategy = strategies.BY_NAME[prepared.question.strategy]
         self.recheck = any(one.looks for one in self.state.tried.values())
         self.comparisons_s = 0.0
         self.course: list[CoursePoint] = []
