@@ -24,7 +24,7 @@ from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
-from core.run.search.plan import FIXED_S, gain_of, screening_share, sought
+from core.run.search.plan import FIXED_S, screening_share, sought
 from core.run.search.running import search_job_work
 from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
 from core.run.search.search_state import Prepared
@@ -328,7 +328,7 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
         seen = []
         for data in study.tried:
             one = evaluation_from_dict(data)
-            choice, gain = prepared.space.find(one.changes), gain_of(one, prepared.question)
+            choice, gain = prepared.space.find(one.changes), one.speedup(prepared.question.objective)
             if choice is None or gain is None or one.twin or one.failed:
                 continue
             seen.append((choice, gain[0]))

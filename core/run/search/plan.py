@@ -26,9 +26,7 @@ from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
     FROM_MEDIANS,
     Evaluation,
-    Observation,
     Stage,
-    pooled,
     reference_doubts,
     weighted,
 )
@@ -247,7 +245,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = _speedup_of_observation(look, known.question)
+            gain = weighted(look.gains, known.question.objective)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -271,17 +269,6 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
             comparisons.append("")
             doubts.append(0.0)
     return fit(np.array(rows, dtype=np.int16), gains, errors, comparisons, doubts)
-
-
-def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
-    """ln(speed-up) of the objective from one observation."""
-    gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
-    return weighted(gains, question.objective)
-
-
-def gain_of(one: Evaluation, question: Question) -> tuple[float, float | None] | None:
-    """Return ln(speed-up) of the objective from all observations of a configuration."""
-    return weighted({name: one.gain(name) for name in question.objective}, question.objective)
 
 
 # --- repeated screening of possible winners -----------------------------------------------------------------
@@ -451,14 +438,15 @@ def confirm_s(known: PlanState) -> float:
 
 def _promises(known: PlanState, choice: Choice) -> bool:
     """Whether the estimate of a configuration exceeds the ORT default by more than half the margin."""
-    gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
+    gain = known.tried[choice].speedup(known.question.objective) if choice in known.tried else None
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
 def _is_ahead(known: PlanState, one: Choice, others: Sequence[Choice]) -> bool:
     """Whether the estimate of `one` exceeds the ORT default and all `others` by more than the margin."""
-    own = gain_of(known.tried[one], known.question) if one in known.tried else None
-    gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
+    objective = known.question.objective
+    own = known.tried[one].speedup(objective) if one in known.tried else None
+    gains = (known.tried[other].speedup(objective) for other in others if other in known.tried)
     rest = max((gain[0] for gain in gains if gain is not None), default=0.0)
     return own is not None and own[0] > max(0.0, rest) + math.log1p(known.margin)
 
