@@ -301,7 +301,7 @@ def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
         own = [choice for choice, one in before.items() if one.looks[-1].stage == kind]
         if own and (found := reported_speedup(before[choice := rng.choice(own)], run.objective, {})):
             yield shown(kind, _truth(run, choice), (found.low, found.high))
-    leaders = ranked_candidates(replace(run.known, tried=before, confirmation_runs=[]))[:1]
+    leaders = ranked_candidates(replace(run.known, tried=before, confirmed={}))[:1]
     for choice, _ in leaders:
         if found := reported_speedup(before[choice], run.objective, {}, among=len(before)):
             yield shown("best", _truth(run, choice), (found.low, found.high))

@@ -26,7 +26,7 @@ STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
         "random": "configurations in random order",
     }
 )
-OLD_STRATEGIES = ("grid", "optuna-tpe")  # of 1.0: `race` finds as much or more in the same time
+OLD_STRATEGIES = ("grid", "optuna-tpe")  # of 1.0: on average `race` finds as much or more
 OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> the objective in words
     {
         "latency_p50": "lowest p50 latency",

@@ -325,7 +325,8 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
 
 
 def test_two_values_that_fail_together_are_found_out() -> None:
-    run = some(budget_s=60, fails=lambda choice: choice[4] == 1 and choice[12] == 1)
+    run = some(budget_s=60, fails=lambda choice: choice[0] == 1 and choice[11] == 1)
+    assert [one.axes for one in run.known.excluded] == [(0, 11)]
     assert run.regret < 0.03
     assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
 
@@ -339,6 +340,11 @@ def test_whoever_breaks_a_limit_is_not_confirmed(monkeypatch: pytest.MonkeyPatch
     assert best not in run.confirmed
 
 
+def runs_of(*choices: Choice) -> dict[Choice, Any]:
+    """Confirmations that ran, whatever they gave."""
+    return dict.fromkeys(choices)
+
+
 def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half_the_doubt() -> None:
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
@@ -346,27 +352,21 @@ def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half
     tried = list(run.tried)
     late = SimulatedClock(20.0)
     known = replace(run.known, question=bounded, rivals=tried, settled=False, clock=late)
-    assert next_step(replace(known, confirmation_runs=tried[:3]), designed) is not None
-    assert next_step(replace(known, confirmation_runs=tried[:4]), designed) is None
+    assert next_step(replace(known, confirmed=runs_of(*tried[:3])), designed) is not None
+    assert next_step(replace(known, confirmed=runs_of(*tried[:4])), designed) is None
     assert error_rate_divisor(bounded) == 2
     assert error_rate_divisor(run.question) == 1
 
 
-def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() -> None:
+def test_after_one_that_was_left_open_the_next_best_is_confirmed() -> None:
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
     best, *_, low = sorted(run.tried, key=lambda one: -(run.tried[one].gain("latency_p50") or (0, 0))[0])
-    known = replace(
-        run.known, rivals=[best, low], confirmation_runs=[best], settled=False, clock=SimulatedClock(20.0)
-    )
-    again = next_step(replace(known, undecided=best), designed)
-    assert again is not None
-    assert again.choices == [best]
-    assert next_step(replace(known, undecided=best, confirmation_runs=[best, best]), designed) is None
-    level = replace(known, undecided=low, confirmation_runs=[low])
-    other = next_step(level, designed)
-    assert other is not None
-    assert other.choices == [best]
+    known = replace(run.known, rivals=[low, best], settled=False, clock=SimulatedClock(20.0))
+    step = next_step(replace(known, confirmed=runs_of(low)), designed)
+    assert step is not None
+    assert step.choices == [best]
+    assert next_step(replace(known, confirmed=runs_of(best)), designed) is None  # the other promises nothing
 
 
 # --- other objectives, other strategies -----------------------------------------------------------------

@@ -78,7 +78,6 @@ class SearchState(PlanState):
         self.base = prepared.resolved.spec
         self.default_spec = reference(self.base)
         self.controls: list[Evaluation] = []
-        self.confirmed: dict[Choice, Confirmed] = {}
         self.default_result: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
         self.outcome: SearchOutcome = "UNDECIDED"
@@ -268,22 +267,13 @@ class SearchState(PlanState):
             comparison: the comparison, with a result.
         """
         before = {choice: self._speedup_before(comparison, choice) for choice in step.choices}
-        again = self.undecided in step.choices
         self.confirmed |= {choice: said[choice] for choice in step.choices}
-        self.confirmation_runs += step.choices
         in_order = [said[choice] for choice in step.choices]
         found, winner = answers.outcome(in_order, default, comparison.facts, margin=self.margin)
-        if (
-            again
-            or self.default_result is None
-            or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome)
-        ):
+        if self.default_result is None or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome):
             self.outcome, self.winner = found, winner
             self.default_result, self.last_result = default, comparison.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
-        self.undecided = None
-        if self.outcome == "UNDECIDED":
-            self.undecided = next((one for one in self.confirmed if self.confirmed[one] is self.winner), None)
         lost = [one for one, gain in before.items() if gain > math.log1p(self.margin)]
         lost = [one for one in lost if said[one] is not self.winner]
         if lost and not self.settled:
