@@ -25,6 +25,7 @@ from core.show.sheets.searches import evaluation_table, search_sheet, space_word
 from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.question import (
     DEFAULT_BUDGET_S,
+    OLD_STRATEGIES,
     PRESETS,
     STRATEGIES,
     Question,
@@ -96,6 +97,9 @@ def search(
     """
     session = session or default_session()
     asked = _question_part(objective, limits, preset)
+    if strategy in OLD_STRATEGIES:
+        session.note(f"The strategy `{strategy}` is no longer offered. The search uses `race`.")
+        strategy = "race"
     if strategy not in STRATEGIES:
         raise SpecError(
             f"There is no strategy `{strategy[:40]}`.{nearest(strategy, STRATEGIES)}",
