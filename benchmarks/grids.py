@@ -285,17 +285,12 @@ def load(name: str, folder: Path = RECORDS) -> Truth:
     with gzip.open(folder / TRUTH.format(name=name)) as file:
         data = json.loads(file.read())
     grid = grid_of(name, Path(f"{name}.onnx"))
-    if _settings(data["labels"]) != _settings([grid.label(choice) for choice in grid.choices]):
+    if data["grid"] != GRID or len(data["labels"]) != len(grid.choices):
         raise SystemExit(f"The record of {name} was measured on another grid; measure it again.")
     kept = {
         key: data[key] for key in ("model", "machine", "ratios", "absolute", "start_s", "run_s", "wall_s")
     }
     return Truth(space=grid, **kept)
-
-
-def _settings(labels: Sequence[str]) -> list[frozenset[str]]:
-    """The settings of each configuration, whatever the order in its label; the first sets nothing."""
-    return [frozenset(label.split(", ")) for label in labels[1:]]
 
 
 def recorded() -> list[str]:

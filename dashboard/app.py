@@ -11,6 +11,7 @@ import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import form_state, format, presenting, state  # noqa: E402
+from dashboard.demo import first_view  # noqa: E402
 from dashboard.pages import PAGES  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import accessibility, glossary, machine_line  # noqa: E402
@@ -39,7 +40,7 @@ for one in PAGES.values():
 page = st.navigation(groups, expanded=True)
 if not state.is_following():
     form_state.keep()  # before the page, so that a reload of a slow page keeps the values just typed
-state.choose_recorded_model(page.title.lower())
+first_view.choose_model(page.title.lower())
 form_state.keep_over_pages(page.url_path)
 presenting.open_presenter_page(page.url_path)
 with st.sidebar:

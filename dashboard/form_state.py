@@ -168,7 +168,7 @@ def _is_empty(key: str, value: Any) -> bool:
     """Whether a key without a known default says nothing: no result, an empty option or fixed value."""
     if re.fullmatch(_SHOWN, key):
         return value is None
-    return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
+    return key.startswith((*fields.OPTIONS, "value.")) and value in ("", None, fields.DEFAULT)
 
 
 def _usual() -> Mapping[str, Any]:

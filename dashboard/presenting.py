@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import form_state, live_events, state
+from dashboard import form_state, live_events, state, url_state
 from dashboard.live_events import Event
 from dashboard.pages import PAGES
 from dashboard.server import live
@@ -259,7 +258,7 @@ def _count(token: str) -> Event:
 @st.dialog("Presentation link", icon=":material/co_present:")
 def _show_link(token: str) -> None:
     st.markdown("Viewers who open this address see what you see and cannot change anything.")
-    st.code(_link(token), language=None, wrap_lines=True)
+    st.code(url_state.link({PARAM: token}), language=None, wrap_lines=True)
 
 
 def _begin() -> None:
@@ -274,13 +273,6 @@ def _end() -> None:
 def _leave() -> None:
     st.session_state.pop(state.FOLLOWING, None)
     st.query_params.pop(PARAM, None)
-
-
-def _link(token: str) -> str:
-    here = urlsplit(st.context.url or "")
-    prefix = st.get_option("server.baseUrlPath").strip("/")
-    path = f"/{prefix}/" if prefix else "/"
-    return urlunsplit((here.scheme, here.netloc, path, urlencode({PARAM: token}), ""))
 
 
 def _session() -> str:

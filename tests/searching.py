@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     MAX_COPY_DIFFERENCE,
     Evaluation,
     Observation,
@@ -28,10 +27,11 @@ from core.evidence.stopping import InterimResult
 from core.evidence.verdict import Verdict
 from core.run.launches.budget import Costs, launches_left, rounds_of_launch, screening_rounds
 from core.run.search.answer import confirmation_order, outcome
-from core.run.search.plan import PlanState, Step, Strategy, next_step, ranked_candidates
+from core.run.search.plan import Clock, PlanState, Step, Strategy, next_step, ranked_candidates
 from core.run.search.running import LEAST_CONFIRMATION_S
 from core.run.search.search_state import OUTCOME_ORDER
 from core.spec.effort import EFFORTS, STAGES, Effort
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
 from core.spec.settings import Place
 from core.spec.space import Axis, Choice, Space, search_axes, space, without
@@ -142,6 +142,20 @@ class Machine:
         return self.process(rng) - self.truth(choice)
 
 
+class SimulatedClock(Clock):
+    """Time that passes only while a comparison runs."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        """Start at `now` seconds."""
+        super().__init__(before_s=0.0, began=0.0)
+        self.now = now
+
+    @property
+    def own_s(self) -> float:
+        """Seconds so far."""
+        return self.now
+
+
 @dataclass(kw_only=True)
 class Run:
     """One search."""
@@ -152,16 +166,7 @@ class Run:
     seed: int = 0
     objective: Mapping[str, float] = field(default_factory=lambda: {"latency_p50": 1.0})
     hints: Sequence[Choice] = ()
-    infeasible: Callable[[Evaluation], bool] = lambda one: False
-    tried: dict[Choice, Evaluation] = field(default_factory=dict)
-    confirmed: dict[Choice, Any] = field(default_factory=dict)
-    confirmation_runs: list[Choice] = field(default_factory=list)  # once for each comparison
-    rivals: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    spent_s: float = 0.0
-    each_s: float = 0.0
-    fixed_s: float = 1.0
-    settled: bool = False
     said: SearchOutcome = "UNDECIDED"
     winner: Choice | None = None
     eliminated: list[Choice] = field(default_factory=list)  # who was eliminated
@@ -169,10 +174,22 @@ class Run:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.codes = np.array(self.machine.space.choices, dtype=np.int16)
         self.default = self.machine.space.choices[0]
-        budget_s = max(5, round(self.budget_s))
-        self.question = Question(budget_s=budget_s, objective=dict(self.objective), seed=self.seed)
+        self.question = Question(
+            budget_s=max(5, round(self.budget_s)), objective=dict(self.objective), seed=self.seed
+        )
+        self.clock = SimulatedClock()
+        self.known = PlanState(
+            question=self.question, space=self.machine.space, clock=self.clock, hints=self.hints
+        )
+        assert self.known.default == self.default
+        self.tried = self.known.tried
+        self.confirmed: dict[Choice, Any] = self.known.confirmed  # type: ignore[assignment]
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since it began."""
+        return self.clock.now
 
     @property
     def chosen(self) -> Choice:
@@ -198,30 +215,9 @@ class Run:
         """Configurations that were evaluated."""
         return len(self.tried)
 
-    def known(self) -> PlanState:
-        """What the plan is told."""
-        return PlanState(
-            question=self.question,
-            space=self.machine.space,
-            codes=self.codes,
-            tried=self.tried,
-            confirmed=self.confirmation_runs,
-            undecided=self._undecided(),
-            margin=MARGIN,
-            time_s=self.budget_s,
-            spent_s=self.spent_s,
-            each_s=self.each_s,
-            fixed_s=self.fixed_s,
-            rivals=self.rivals,
-            hints=self.hints,
-            settled=self.settled,
-            infeasible=self.infeasible,
-            default=self.default,
-        )
-
     def go(self, most: int = 300) -> Run:
         """Search to the end."""
-        while (step := next_step(self.known(), self.strategy)) is not None:
+        while (step := next_step(self.known, self.strategy)) is not None:
             assert len(self.steps) < most, "the plan does not end"
             self.steps.append(step)
             self._do(step)
@@ -237,8 +233,8 @@ class Run:
         assert self.default not in step.choices
         comparison = _Comparison(self, step)
         comparison.run()
-        self.spent_s += comparison.took_s + self.machine.fixed_s
-        self.spent_s += self.machine.server_s if len(self.steps) == 1 else 0.0
+        self.clock.now += comparison.took_s + self.machine.fixed_s
+        self.clock.now += self.machine.server_s if len(self.steps) == 1 else 0.0
         self._learn_costs(comparison)
         self._read(step, comparison)
         if step.stage == "confirm":
@@ -253,8 +249,8 @@ class Run:
         each = (
             comparison.starts_s / comparison.generations + rounds * comparison.round_s
         ) / comparison.processes
-        self.each_s = each * self.rng.uniform(0.9, 1.1)
-        self.fixed_s = self.machine.fixed_s
+        self.known.each_s = each * self.rng.uniform(0.9, 1.1)
+        self.known.fixed_s = self.machine.fixed_s
 
     def _read(self, step: Step, comparison: _Comparison) -> None:
         found = comparison.interim_result.contrasts(list(comparison.names), list(comparison.names))
@@ -282,7 +278,7 @@ class Run:
                 gain = math.log(contrast.ratio) - shift, error
                 level = None if head.level is None else head.level - shift
                 one = replace(
-                    head, df=contrast.df, level=level, gains=dict.fromkeys((*FROM_MEDIANS, "cpu_s"), gain)
+                    head, df=contrast.df, level=level, gains=dict.fromkeys((*BY_ROUNDS, "cpu_s"), gain)
                 )
             else:
                 continue
@@ -303,7 +299,7 @@ class Run:
         return math.fsum(two[key] - one[key] for key in rounds) / len(rounds) if rounds else None
 
     def _rank(self, step: Step, comparison: _Comparison) -> None:
-        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known()) if c in step.choices]
+        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known) if c in step.choices]
         _, against = comparison.interim_result.rivals(list(comparison.names), list(comparison.names))
         level = frozenset(
             str(choice)
@@ -312,14 +308,11 @@ class Run:
         )
         self.eliminated = [comparison.names[index] for index in comparison.gone]
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
-        self.rivals = [by_key[one.key] for one, _ in confirmation_order(ranked, level, MARGIN)]
-
-    def _undecided(self) -> Choice | None:
-        return self.winner if self.said == "UNDECIDED" else None
+        self.known.rivals = [by_key[one.key] for one, _ in confirmation_order(ranked, level, MARGIN)]
 
     def _take_confirmed(self, step: Step, comparison: _Comparison) -> None:
         if not comparison.generations or comparison.refused:
-            self.settled = True
+            self.known.settled = True
             return
         found = comparison.interim_result.contrasts(list(comparison.names), list(comparison.names))
         said = {}
@@ -339,16 +332,15 @@ class Run:
                 "contrast": found[index].to_dict() if index in found else None,
                 "choice": choice,
             }
-        again = not self.confirmed or self._undecided() in step.choices
+        first = not self.confirmed
         self.confirmed |= said
-        self.confirmation_runs += step.choices
         default: Any = {"limits": [], "error": ""}
         in_order: Any = [said[choice] for choice in step.choices]
         told, winner = outcome(in_order, default, {}, margin=MARGIN)
-        if again or OUTCOME_ORDER.index(told) <= OUTCOME_ORDER.index(self.said):
+        if first or OUTCOME_ORDER.index(told) <= OUTCOME_ORDER.index(self.said):
             self.said = told
             self.winner = None if winner is None else dict(winner)["choice"]
-        self.settled = self.said in ("FOUND", "REJECTED")
+        self.known.settled = self.said in ("FOUND", "REJECTED")
 
 
 class _Comparison:

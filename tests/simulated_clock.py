@@ -20,7 +20,7 @@ import core.run.launches.costs
 import core.run.launches.processes
 from core.evidence.record import Entry, RawComparison, Settings
 from core.run import comparison, live
-from core.run.search import running, search_state
+from core.run.search import plan, running
 from core.spec.effort import EFFORTS
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from tests import raw_comparisons
@@ -272,7 +272,7 @@ def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -
             (core.run.launches, "time", clock),
             (core.run.launches.processes, "time", clock),
             (running, "time", clock),
-            (search_state, "time", clock),
+            (plan, "time", clock),
             (core.run.launches, "Workers", workers),
             (live, "Workers", workers),
             (core.run.launches.processes, "available_memory", lambda: clock.memory_bytes()),

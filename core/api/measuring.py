@@ -36,6 +36,7 @@ from core.evidence.roofline import peaks_of
 from core.run import job_types
 from core.run.job import Job, Status
 from core.run.preparation import check_before
+from core.show import documents
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
 from core.spec import TrialSpec, spec_from_dict
@@ -148,6 +149,8 @@ def trial_result(
         read=read,
         document=lambda trial: {**trial.to_dict(), **(sizes or {})},
         content=lambda trial: trial_sheet(store, trial),
+        store=store,
+        refs=[trial_id],
     )
 
 
@@ -346,17 +349,15 @@ def comparison_result(
     """Return the result of a comparison; `sizes` are sources of assumed sizes, for the document."""
     store = session.store
 
-    def document(comparison: Comparison) -> dict[str, Any]:
-        trials = [store.trial(one.trial).to_dict() for one in comparison.contestants]
-        return {**comparison.to_dict(), "trials": trials, **(sizes or {})}
-
     return Result(
         kind="comparison",
         id=comparison_id,
         read=lambda: store.comparison(comparison_id),
-        document=document,
+        document=lambda comparison: {**documents.comparison(store, comparison), **(sizes or {})},
         content=lambda comparison: comparison_sheet(store, comparison),
         rows=lambda comparison: comparisons.configurations(comparison, store.trials_of(comparison.id)),
+        store=store,
+        refs=[comparison_id],
     )
 
 

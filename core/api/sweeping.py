@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +15,7 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
 from core.evidence.comparison import Comparison, Configuration
-from core.evidence.measurement import Trial
 from core.run import job_types
-from core.run.ask_tell import ComparisonRequest, Known, KnownTrial, Study, fixed_strategy
 from core.run.axes import BATCH as BATCH
 from core.run.axes import PERCENTILE_NAMES, axis, point_name, study_name
 from core.run.axes import THREADS as THREADS
@@ -26,14 +24,13 @@ from core.run.axes import parse_values as parse_values
 from core.run.axes import parse_vary as parse_vary
 from core.run.best_point import SweepRanking, rank_points
 from core.run.job import Job
+from core.run.known_trials import Earlier, Known, KnownTrial, known_trials, missing
 from core.run.preparation import resolve_trial
 from core.run.sweep import Measured, Point, before, configurations, expand, join, models
-from core.show import sweep_words
+from core.show import documents, sweep_words
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.table import Table
-from core.spec import TrialSpec
 from core.spec.settings import Value
-from core.store import ModelRecord
 from core.wire.errors import SpecError, nearest
 
 PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
@@ -87,68 +84,60 @@ def sweep(
     named = models(session.store, resolved.record)
     points = expand(resolved.spec, axes, resolved.record.info, named)
     _note_unmeasured(points, session)
-    study = sweep_study(
-        session, study_name(axes, secrets.token_hex(4)), resolved.record, points, wait_quiet_s=wait_quiet_s
-    )
+    earlier = None
     if reuse:
         earlier = before(session.store, resolved.record, named, fingerprint=session.fingerprint)
-        study = replace(study, earlier=earlier)
     found = Sweep(
         session=session,
-        study=study,
+        name=study_name(axes, secrets.token_hex(4)),
         axes=axes,
         points=points,
         limit_s=limit_s,
         percentile=chosen,
         margin=resolved.spec.protocol.margin,
         sizes=sizes,
+        earlier=earlier,
     )
+    if asked := missing(configurations(points), found.read().known):
+        job = sweep_job(session, asked, found.name, resolved.record.name, wait_quiet_s=wait_quiet_s)
+        announce(session, asked, family=1)
+        session.last = sweep_result(found)
+        session.run(job, on_progress=on_progress, cancel=cancel)
     result = session.last = sweep_result(found)
-
-    def begin(requests: Sequence[ComparisonRequest]) -> None:
-        announce(session, [one for request in requests for one in request.asked], family=1)
-
-    study.run(
-        session.store, begin=begin, run=lambda job: session.run(job, on_progress=on_progress, cancel=cancel)
-    )
-    if (comparison := found.read().comparison) is not None:
+    if (comparison := result.record.comparison) is not None:
         report_precision(session, comparison)
     return result
 
 
-def sweep_study(
+def sweep_job(
     session: Session,
-    name: str,
-    model: ModelRecord,
-    points: Sequence[Point],
+    asked: Sequence[Configuration],
+    study: str,
+    model_name: str,
     *,
-    earlier: Callable[[TrialSpec], Trial | None] = lambda spec: None,
     wait_quiet_s: float = 0.0,
-) -> Study:
-    """Return the study that measures all points without an earlier result in one comparison.
+) -> Job:
+    """Return the checked job that measures points of a sweep in one comparison.
 
     Args:
         session: holds the results.
-        name: of the study, see `study_name`.
-        model: the model that its queue entry names.
-        points: of the sweep.
-        earlier: finds an earlier measurement to reuse.
+        asked: points without a result.
+        study: name of the sweep, see `study_name`.
+        model_name: of the model that the queue names.
         wait_quiet_s: see `tune`.
+
+    Raises:
+        TunerError: no point can run, or the session does not admit one.
     """
-
-    def compare(asked: Sequence[Configuration]) -> Job:
-        return comparison_job(
-            session,
-            asked,
-            study=name,
-            model_name=model.name,
-            what=f"sweep of {len(asked)} points of {model.name}",
-            wait_quiet_s=wait_quiet_s,
-            protocol=job_types.sweep_protocol(asked),
-        )
-
-    request = ComparisonRequest(asked=configurations(points), job=compare)
-    return Study(name=name, strategy=fixed_strategy(request), earlier=earlier)
+    return comparison_job(
+        session,
+        asked,
+        study=study,
+        model_name=model_name,
+        what=f"sweep of {len(asked)} points of {model_name}",
+        wait_quiet_s=wait_quiet_s,
+        protocol=job_types.sweep_protocol(asked),
+    )
 
 
 def percentile_named(text: str) -> str:
@@ -179,18 +168,21 @@ class Sweep:
     """A sweep and the results of its points."""
 
     session: Session
-    study: Study
+    name: str  # of its trials in the store
     axes: Sequence[Axis]
     points: Sequence[Point]
     limit_s: float | None
     percentile: str | None
     margin: float
-    sizes: Mapping[str, Any]  # sources of assumed sizes, see `with_sizes`
+    sizes: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
+    earlier: Earlier | None = None  # finds measurements to reuse
     known: Known = field(default_factory=dict)
 
     def read(self) -> Sweep:
         """Return the sweep with what the store has now."""
-        return replace(self, known=self.study.read_progress(self.session.store).known)
+        asked = configurations(self.points)
+        known = known_trials(self.session.store, asked, study=self.name, earlier=self.earlier)
+        return replace(self, known=known)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -220,44 +212,20 @@ class Sweep:
 
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
-        ranking, rows = self.ranking(), self.rows()
-        return {
-            "study": self.study.name,
-            "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
-            "line_s": ranking.line_s,
-            "percentile": ranking.percentile,
-            "best": None if ranking.best is None else dict(ranking.best.values),
-            "verdict": self.verdict(),
-            "points": [self._point(*one, ranking) for one in zip(self.points, rows, strict=True)],
-            **self.sizes,
-        }
-
-    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
-        """Return one point as JSON data, with raw measurements if it was measured now."""
-        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
-        trial: dict[str, Any] = {"state": row.state}
-        if found is not None:
-            trial = (found.trial if found.reused else self.session.store.trial(found.trial.id)).to_dict()
-        return {
-            "values": dict(point.values),
-            "reused": row.reused,
-            "place": ranking.place(row),
-            "over_line": ranking.is_in(row, ranking.over),
-            "front": ranking.is_in(row, ranking.front),
-            "same_as": None if point.same is None else dict(point.same),
-            "why": point.why or point.refused,
-            **trial,
-        }
+        store, ranking = self.session.store, self.ranking()
+        found = documents.sweep(store, self.name, self.axes, self.points, self.known, ranking)
+        return {**found, **self.sizes}
 
 
 def sweep_result(found: Sweep) -> Result[Sweep]:
     """Return the result of a sweep."""
     return Result(
         kind="sweep",
-        id=found.study.name,
+        id=found.name,
         read=found.read,
         document=Sweep.document,
         content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
         rows=Sweep.table,
+        store=found.session.store,
+        refs=[found.name],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -33,21 +33,12 @@ from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, finished, started
 from core.evidence.comparison import Comparison, against_baseline, failures, has_undecided
+from core.show.output_types import Limit
 from core.show.sheets import comparisons
 from core.show.table import csv_text, md_text
 from core.spec.text_values import share
 from core.store import Store
 from core.wire.errors import SpecError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """The result of `--fail-if-slower`: candidates (trials) that are slower than allowed, or may be."""
-
-    limit: float  # the parsed share
-    passed: bool  # no candidate is slower by more, and none is undecided
-    broken: list[str]
-    open: list[str]
 
 
 @with_workload

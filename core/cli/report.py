@@ -18,6 +18,7 @@ import typer
 
 from core.cli.output import Json, check_output_path, print_json, write_text
 from core.run.job_log import clean_up
+from core.show import documents
 from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -92,18 +93,7 @@ def report(
     if output is not None:
         typer.echo(f"Wrote {output}.", err=True)
     if json_:
-        print_json(
-            {
-                "kind": said.kind,
-                "id": said.id,
-                "verdict": said.verdict,
-                "rejected": said.rejected or None,
-                "format": format_,
-                "output": str(output) if output is not None else None,
-                "output_bytes": output.stat().st_size if output is not None else None,
-                "text": text or None,
-            }
-        )
+        print_json(documents.report(said, format_=format_, output=output, text=text))
     elif output is None:
         typer.echo(text, nl=False)
 

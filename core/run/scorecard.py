@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from core.evidence.comparison import Configuration, same_request
@@ -19,9 +18,8 @@ from core.evidence.targets import Condition, Evidence, State, TargetResult, eval
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
-from core.run.ask_tell import ComparisonRequest, Study, fixed_strategy
+from core.run.job import Job
 from core.run.plan import feed_plan, resolve_batch
-from core.run.scheduler import Scheduler
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
@@ -279,37 +277,32 @@ def needed(card: Iterable[Row]) -> MissingMeasurements:
     return MissingMeasurements(comparisons=comparisons, accuracies=accuracies)
 
 
-def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[str]:
-    """Queue the missing measurements and return the ids of their jobs, in order.
+def jobs_of(store: Store, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[Job]:
+    """Return the jobs that make the missing measurements, in order.
 
     Each comparison waits at most `wait_quiet_s` seconds for an idle machine.
-
-    Raises:
-        StoreError: a comparison cannot be stored, so it is not queued.
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
-    def request(size: int, part: Sequence[Subject]) -> ComparisonRequest:
+    def compared(size: int, part: Sequence[Subject]) -> Job:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
         protocol = job_types.sweep_protocol(asked)
-        job = partial(
-            job_types.comparison, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol
+        return job_types.comparison(
+            asked, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol
         )
-        return ComparisonRequest(asked=asked, job=job)
 
-    requests = [
-        request(size, subjects[first : first + MAX_CANDIDATES])
+    jobs = [
+        compared(size, subjects[first : first + MAX_CANDIDATES])
         for size, subjects in work.comparisons.items()
         for first in range(0, len(subjects), MAX_CANDIDATES)
     ]
-    jobs = Study(name=study, strategy=fixed_strategy(*requests)).advance(service.store, service.submit)
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
-        task = accuracy_task(service.store, work.accuracies)
+        task = accuracy_task(store, work.accuracies)
         specs = [one.for_accuracy for one in work.accuracies]
-        jobs.append(service.submit(job_types.task(task, kind="accuracy", what=what, specs=specs)))
+        jobs.append(job_types.task(task, kind="accuracy", what=what, specs=specs))
     return jobs
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
+from core.spec.metrics import SHOWN_UNITS, Metric
 from core.wire.units import brief, provider, significant
 
 # Okabe and Ito's palette without its two lightest colours, distinct with all common kinds of colour vision;
@@ -37,11 +38,31 @@ TITLE_ROW_PX = 38  # least height above the axes
 HEIGHT = 340
 # templates of Plotly without the name of the series; a saved file holds `text`, too
 HOVER_TEXT, TEXT_HOVER = "%{hovertext}<extra></extra>", "%{text}<extra></extra>"
-MEMORY_TITLE = "Peak memory added by the session (MiB)"
 PARTIAL = "cancelled: partial results"
 TRUE_Y = {"y": "customdata"}  # of a series whose drawn positions are not the values for a file
 MOST_OF_LINE = 44  # characters of a line in the legend
 WIDE = 5.0  # ratio of largest to smallest value from which an axis is logarithmic
+
+
+def ran_label(result: Mapping[str, Any]) -> str:
+    """Name a series after the providers that a result used."""
+    return provider_label(
+        result.get("effective_providers") or (),
+        result.get("requested_providers") or (),
+        fallback=bool(result.get("fallback")),
+    )
+
+
+def metric_title(metric: Metric, per: str) -> str:
+    """Return the title of an axis: "Model size (MiB)", "CPU time per run (ms)".
+
+    Args:
+        metric: of the axis.
+        per: "run" or "sample", named where a time may be either.
+    """
+    title = metric.title if metric.title[1].isdigit() else metric.title[0].upper() + metric.title[1:]
+    either = metric.per_sample and metric.quantity != "rate"
+    return f"{title}{f' per {per}' if either else ''} ({SHOWN_UNITS[metric.quantity][1]})"
 
 
 def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallback: bool) -> str:

@@ -19,17 +19,18 @@ import plotly.graph_objects as go
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
-from core.show.words import value_text
+from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
+from core.spec.settings import value_words
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from dashboard.charts import (
     HEIGHT,
-    MEMORY_TITLE,
     MUTED,
     PALETTE,
     TEXT_HOVER,
     axis,
     base_figure,
     log_axis,
+    metric_title,
     number,
     plain,
     text_lines,
@@ -53,19 +54,18 @@ class Number:
     of: Callable[[Trial], float | None]
 
 
-def _fact(name: str, factor: float = 1.0) -> Callable[[Trial], float | None]:
+def _fact(name: str, unit: float = 1.0) -> Callable[[Trial], float | None]:
     def read(trial: Trial) -> float | None:
         value: Any = trial.facts.get(name)
-        return None if value is None else value * factor
+        return None if value is None else value / unit
 
     return read
 
 
-def _latency(name: str) -> Callable[[Trial], float | None]:
+def _metric(metric: Metric) -> Callable[[Trial], float | None]:
     def read(trial: Trial) -> float | None:
-        found: Mapping[str, Any] = trial.facts.get("latency") or {}
-        value: float | None = found.get(name)
-        return None if value is None else value * 1e3
+        value = metric.value(trial.facts)
+        return None if value is None else value / SHOWN_UNITS[metric.quantity][0]
 
     return read
 
@@ -76,14 +76,13 @@ def _gain(trial: Trial) -> float | None:
 
 
 NUMBERS: Mapping[str, Number] = {
-    "p50": Number(title="p50 latency (ms)", of=_latency("p50_s")),
-    "p95": Number(title="p95 latency (ms)", of=_latency("p95_s")),
-    "p99": Number(title="p99 latency (ms)", of=_latency("p99_s")),
+    **{
+        one.short: Number(title=metric_title(one, "run"), of=_metric(one))
+        for one in METRICS.values()
+        if one.field and one.short
+    },
     "gain": Number(title="Speed versus its baseline (×)", of=_gain),
-    "throughput": Number(title="Throughput (samples/s)", of=_fact("throughput_per_s")),
-    "memory": Number(title=MEMORY_TITLE, of=_fact("peak_rss_bytes", 1 / (1 << 20))),
-    "cpu": Number(title="CPU time per run (ms)", of=_fact("cpu_s_per_inference", 1e3)),
-    "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e3)),
+    "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e-3)),
     "batch": Number(title="Batch (samples)", of=_fact("batch_size")),
 }
 WHEN = "when"
@@ -138,9 +137,9 @@ def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if name == "providers":
                 yield name, ", ".join(str(one.get("name", "")) for one in value)
             elif isinstance(value, Mapping):
-                yield from ((str(key), value_text(one)) for key, one in value.items())
+                yield from ((str(key), value_words(one)) for key, one in value.items())
             else:
-                yield str(name), value_text(value)
+                yield str(name), value_words(value)
     if (engine := spec.get("engine")) is not None:
         yield "engine", str(engine)
 

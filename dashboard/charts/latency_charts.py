@@ -26,7 +26,7 @@ from dashboard.charts import (
     log_ticks,
     note_beyond,
     number,
-    provider_label,
+    ran_label,
     series_name,
     style,
     transparent,
@@ -55,14 +55,9 @@ class Side:
 
 def side(trial: Trial, name: str = "") -> Side:
     """Return a trial as `name` with the providers used."""
-    result = trial.facts
-    ran = provider_label(
-        result.get("effective_providers") or (),
-        result.get("requested_providers") or (),
-        fallback=bool(result.get("fallback")),
-    )
     who = name or f"{trial.id[:8]} · {trial.model_name}"
-    return Side(name=f"{who} · {ran.replace('ExecutionProvider', '')}", result=result)
+    ran = ran_label(trial.facts).replace("ExecutionProvider", "")
+    return Side(name=f"{who} · {ran}", result=trial.facts)
 
 
 def per_row(sides: Sequence[Side]) -> bool:

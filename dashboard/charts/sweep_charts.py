@@ -13,9 +13,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.run.axes import THREADS, point_name, row_of, value_words
+from core.run.axes import THREADS, point_name, row_of
 from core.run.sweep import Measured
-from core.spec.settings import Value
+from core.spec.settings import Value, value_words
 from core.wire.output_check import OUTPUTS_DIFFER
 from core.wire.units import brief, interval, provider
 from dashboard.charts import (
@@ -28,7 +28,7 @@ from dashboard.charts import (
     log_ticks,
     number,
     plain,
-    provider_label,
+    ran_label,
     style,
     text_lines,
     transparent,
@@ -220,7 +220,7 @@ def _series_of(
     places: Mapping[Value | None, int],
 ) -> list[Series]:
     """Return one series per statistic, value of `other` and provider used: a fallback has its own."""
-    labels = {_provider(point) for point in points}
+    labels = {ran_label(point.result) for point in points}
     groups: dict[str, list[tuple[Measured, tuple[float, float | None, float | None], str]]] = {}
     for name in names:
         for point in points:
@@ -228,7 +228,7 @@ def _series_of(
                 continue
             parts = [STATISTICS[name]] if name in STATISTICS and len(names) > 1 else []
             parts += [point_name({other: point.values[other]})] if other else []
-            parts += [_provider(point)] if len(labels) > 1 or not other else []
+            parts += [ran_label(point.result)] if len(labels) > 1 or not other else []
             groups.setdefault(" · ".join(parts), []).append((point, value, name))
     return [
         Series(
@@ -251,10 +251,6 @@ def key_of(point: Measured) -> str:
     return point_name(point.values)
 
 
-def _provider(point: Measured) -> str:
-    return provider_label(point.providers, point.requested, fallback=point.fallback)
-
-
 def hover(point: Measured, name: str, value: tuple[float, float | None, float | None]) -> str:
     """Return the hover text of a point: its settings, one number with its interval, the provider used.
 
@@ -265,13 +261,14 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
     """
     unit, what = ("samples/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
+    runs, rows = point.result.get("runs", 0), point.result.get("batch_size")
     known = interval(low, high, unit) if low or high else "no interval"
     parts = [
         *(f"{axis_title(axis)}: {value_words(held)}" for axis, held in point.values.items()),
         f"{what}: {number(value[0])} {unit}",
         known,
-        f"{point.runs} runs of {point.rows} samples" + (", measured earlier" if point.reused else ""),
-        _provider(point),
+        f"{runs} runs of {rows} samples" + (", measured earlier" if point.reused else ""),
+        ran_label(point.result),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *([PARTIAL] if point.cut_short else []),
         *([f"⚠ {OUTPUTS_DIFFER}"] if point.breach else []),

@@ -96,7 +96,7 @@ def margin(comparison: Comparison) -> float:
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
-        state.report_record(comparison.error)
+        state.report(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:
@@ -119,7 +119,7 @@ def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     named = comparison_text.labels(comparison)
     for trial in trials.values():
         if trial.state == "FAIL" and trial.error:
-            state.report_record(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
+            state.report(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
 
 
 def _headline(comparison: Comparison) -> None:

@@ -96,4 +96,4 @@ def report_end(
     if job is not None and job.state == "CANCELLED":
         st.info(cancelled, icon=":material/cancel:")
     elif job is not None and job.error is not None:
-        state.report_record(job.error, title)
+        state.report(job.error, title)

@@ -11,9 +11,9 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard import live_events, state
+from dashboard import live_events, state, url_state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live, upload
+from dashboard.server import live
 from dashboard.widgets import playback
 
 _HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def watch(
     _component(
         key=key,
         data={
-            "url": f"{upload.base_path()}{live.address(name)}",
+            "url": f"{url_state.base_path()}{live.address(name)}",
             "event": json.loads(stream.newest),
             "part": part,
             "every_s": ask_s,

@@ -69,7 +69,7 @@ def progress(page: str) -> None:
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
     )
     if (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
-        state.report_record(ended.error)
+        state.report(ended.error)
 
 
 def draw(found: Mapping[str, Any], *, key: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
@@ -246,7 +246,7 @@ def outputs(result: Result, *, agree: bool = True) -> None:
 def run_details(result: Result) -> None:
     """Draw the requested settings, the inputs and the providers used."""
     if shown := result.get("fed"):
-        words = "; ".join(input_text(input_from_dict(one)) for one in shown)
+        words = "; ".join(input_text(one) for one in shown)
         st.caption(f":material/input: inputs: {format.plain(words)}")
     tables.draw(
         placement(result),
@@ -294,4 +294,4 @@ def failed(trial: Trial) -> None:
     if trial.state == "CANCELLED":
         st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
     elif trial.error:
-        state.report_record(trial.error)
+        state.report(trial.error)

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,9 +28,9 @@ from core.cli.sheets import lines
 from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
-from core.run.ask_tell import ComparisonRequest, Study, fixed_strategy
 from core.run.axes import axes_of_study
 from core.run.best_point import rank_points
+from core.run.known_trials import known_trials
 from core.run.sweep import configurations, expand, join
 from core.show.sheets import Sheet
 from core.show.sheets import comparisons as sheets
@@ -525,21 +525,14 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     assert [axis.name for axis in axes] == ["execution_mode", "inter_op_num_threads"]
     base = spec_from_dict(store.trials_of(comparison.id)[0].spec)
     points = expand(base, axes)
-    known = Study(
-        name=comparison.study,
-        strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job)),
-    ).read_progress(store)
-    found = join(points, known.known)
+    known = known_trials(store, configurations(points), study=comparison.study)
+    found = join(points, known)
     stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
     table = sheets.points(found, stands)
     assert csv_text(table) == done.out.rstrip("\n")
     header, *shown = lines(Sheet(headline="", parts=[table]))
     assert header.split()[:2] == ["execution_mode", "inter_op_num_threads"]
     assert [line.split()[0] for line in shown[:4]] == [row["execution_mode"] for row in rows]
-
-
-def no_job(_: object) -> NoReturn:
-    raise AssertionError("everything is known")
 
 
 def test_a_sweep_goes_on_beside_points_that_are_refused_or_fail_and_says_where_each_stands(

@@ -15,7 +15,7 @@ import pytest
 from core.api.references import config_from
 from core.api.requests import announce, baseline_of, labels, named, report_precision
 from core.api.session import Session
-from core.cli.compare import Limit, check_slower_limit
+from core.cli.compare import check_slower_limit
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.cli.watch import Progress
@@ -29,6 +29,7 @@ from core.evidence.comparison import (
 )
 from core.evidence.measurement import Trial
 from core.run.prediction import history_of
+from core.show.output_types import Limit
 from core.show.sheets.comparisons import comparison_sheet
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store

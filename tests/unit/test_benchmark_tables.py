@@ -1,4 +1,4 @@
-"""The page of benchmarks is what the records say, and no reported figure is missing on it."""
+"""The page of benchmarks is what the records say and no reported figure is missing; grids can be replayed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import figures, tables
+from benchmarks import figures, grids, tables
 
 
 def test_the_page_is_what_the_records_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +36,9 @@ def test_a_target_is_met_by_the_interval_or_the_estimate() -> None:
     assert figures.met(0.03, 0.0, 0.04, most=0.05) == "yes"
     assert figures.met(0.03, 0.0, 0.07, most=0.05) == "estimate"
     assert figures.met(0.06, 0.0, 0.07, most=0.05) == "no"
+
+
+def test_every_recorded_grid_can_be_replayed() -> None:
+    truths = [grids.load(name) for name in grids.recorded()]
+    assert truths
+    assert all(len(one.absolute[0]) == len(one.space.choices) for one in truths)

@@ -55,9 +55,7 @@ def point(batch: int, *, p50: float, p95: float | None = None, throughput: float
     facts: dict[str, Any] = {
         "values": {BATCH: batch, THREADS: batch},
         "trial": f"trial-{batch}",
-        "state": "COMPLETE",
-        "reused": False,
-        "rows": batch,
+        "batch_size": batch,
         "runs": 100,
         "latency": {
             "p50_s": p50,
@@ -71,10 +69,10 @@ def point(batch: int, *, p50: float, p95: float | None = None, throughput: float
             "mean_s_high": p50 * 1.25,
         },
         "throughput_per_s": throughput,
-        "providers": ("CPUExecutionProvider",),
-        "requested": ("CPUExecutionProvider",),
+        "effective_providers": ["CPUExecutionProvider"],
+        "requested_providers": ["CPUExecutionProvider"],
     }
-    return Measured(**(facts | changes))
+    return builders.point(**(facts | changes))
 
 
 # --- what ran ------------------------------------------------------------------------------------------
@@ -195,13 +193,13 @@ def test_throughput_has_the_interval_of_the_mean_latency() -> None:
 
 
 def test_a_fallback_point_gets_a_series_of_its_own() -> None:
-    fell = point(2, p50=0.002, throughput=1000, fallback=True, requested=FELL_BACK.requested)
+    fell = point(2, p50=0.002, throughput=1000, fallback=True, requested_providers=FELL_BACK.requested)
     real = point(
         1,
         p50=0.001,
         throughput=1000,
-        providers=("CUDAExecutionProvider",),
-        requested=FELL_BACK.requested,
+        effective_providers=["CUDAExecutionProvider"],
+        requested_providers=FELL_BACK.requested,
     )
     info = curve_info([real, fell], x=BATCH, y="throughput")
     cuda, fell_back = (series.name for series in info.series)

@@ -12,7 +12,7 @@ from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
-from core.run.search.answer import MeasuredConfiguration
+from core.run.search.answer import ConfirmationTrial
 from core.run.search.strategies import designed
 from core.show.sheets.searches import sentence
 from core.spec.question import Question, parse_limits, parse_objective, question_from_dict
@@ -137,23 +137,22 @@ def test_limits_together_are_as_bad_as_the_worst() -> None:
 # --- one that was confirmed -----------------------------------------------------------------------------
 
 
-def measured(ratio: float = 1.2, **changes: Any) -> MeasuredConfiguration:
+RESULT = {"grade": "A", "batch_size": 1, "peak_rss_bytes": 50_000_000, "generations": 9}
+
+
+def measured(ratio: float = 1.2, result: Any = RESULT, **changes: Any) -> ConfirmationTrial:
     facts: dict[str, Any] = {
+        "trial": builders.trial("t", comparison="c", result=result),
         "changes": {"intra_op_num_threads": 1},
-        "spec": {},
-        "trial": "t",
-        "comparison": "c",
-        "result": {"grade": "A", "batch_size": 1, "peak_rss_bytes": 50_000_000, "generations": 9},
         "look": Observation(stage="confirm", race="c", trial="t", gains={"peak_rss": (0.5, 0.02)}),
         "contrast": builders.contrast(ratio, 0.02),
         "size_bytes": 10_000_000,
-        "arena": True,
         "summaries": {},
     }
-    return MeasuredConfiguration(**(facts | changes))
+    return ConfirmationTrial(**(facts | changes))
 
 
-def said(one: MeasuredConfiguration, asked: Question) -> Any:
+def said(one: ConfirmationTrial, asked: Question) -> Any:
     return answers.confirmed(one, measured(1.0), asked, margin=MARGIN, looks=8)
 
 
@@ -343,7 +342,7 @@ def test_effects_are_named_with_their_values_and_only_those_that_were_tried() ->
         machine=Machine(space=SPACE, gain=lambda codes: -0.3 * codes[:, 0], slow_share=0), strategy=designed
     )
     run.go()
-    singles, _ = answers.effects(run.known())
+    singles, _ = answers.effects(run.known)
     first = singles[0]
     assert (first["setting"], first["value"]) == ("graph_optimization_level", "ORT_DISABLE_ALL")
     assert first["against"] == "ORT_ENABLE_ALL"
@@ -354,7 +353,7 @@ def test_effects_are_named_with_their_values_and_only_those_that_were_tried() ->
 def test_two_observations_say_nothing_of_effects() -> None:
     run = Run(machine=Machine(space=SPACE, gain=gains(SPACE, 1)), strategy=designed, budget_s=5).go()
     assert run.looked_at < 3
-    assert answers.effects(run.known()) == ([], [])
+    assert answers.effects(run.known) == ([], [])
 
 
 def test_controls_count_aa_controls_and_self_tests() -> None:

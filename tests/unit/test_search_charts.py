@@ -9,7 +9,7 @@ import pytest
 
 from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.verdict import Verdict
-from core.spec.question import OBJECTIVES
+from core.spec.metrics import OBJECTIVES
 from core.spec.space import changes_words
 from dashboard.charts import live_charts, search_charts, search_evaluation_charts
 from tests.views.sample_results import confirmed_one, gain, search_answer, tried_ones

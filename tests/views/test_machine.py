@@ -252,7 +252,7 @@ def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out()
     assert "[" not in agrees.hover[1]
     assert "interval" in agrees.hover[1]
     assert tells(differs.hover[0], " A")
-    assert tells(differs.hover[0], verdict.counted(tests[0]))
+    assert tells(differs.hover[0], verdict.rounds_words(tests[0]))
 
 
 def test_a_test_within_a_comparison_says_so() -> None:

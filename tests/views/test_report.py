@@ -18,6 +18,7 @@ from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
 from dashboard import demo, presenting, state
+from dashboard.demo import first_view
 from dashboard.pages import PAGES
 from tests.reading import tells
 from tests.views import sample_results
@@ -119,7 +120,7 @@ def test_a_page_of_the_demonstration_says_that_it_was_recorded_and_no_button_sta
 
 def test_the_demonstration_opens_on_a_clear_gain_with_its_settings(recorded: Path, open_page: Open) -> None:
     at = open_page()
-    trial = state.store().trial(state.opening_id() or "")
+    trial = state.store().trial(first_view.opening_id() or "")
     contrasts = state.store().comparison(trial.comparison).facts["contrasts"]
     [contrast] = [one for one in contrasts if one["candidate"] == trial.id]
     assert contrast["verdict"] == "FASTER"

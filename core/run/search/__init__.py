@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,23 +24,22 @@ from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
-from core.run.search.plan import gain_of, screening_share, sought
+from core.run.search.plan import FIXED_S, screening_share, sought
 from core.run.search.running import search_job_work
 from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
-from core.run.search.search_state import FIXED_S, Prepared
+from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
-from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
-    check_time,
     costs_from_past,
     costs_from_search,
     enough_s,
     extended_words,
     fit_words,
+    too_short,
 )
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
-from core.spec.space import Choice, Space, reference
+from core.spec.space import Choice, reference
 from core.store import Store, StudyRecord
 from core.wire.errors import BudgetError, SpecError, StoreError
 
@@ -84,13 +83,10 @@ def prepare(
         TunerError: the model cannot be run; the question cannot be answered here; nothing varies; or the time
             budget is too short for a confirmation.
     """
-    strategy_named(question.strategy)
     _check_answerable(spec, question)
     check_before(spec, store, run)
     resolved = resolve_trial(spec, store, run)
     _check_batch(question, resolved)
-    models = models_of(store, resolved.record, question)
-    found = space_of(resolved.spec, question, place_of(machine, resolved, question), models)
     record = StudyRecord(
         id=secrets.token_hex(8),
         state="WAITING",
@@ -102,18 +98,9 @@ def prepare(
         owner=owner,
         fingerprint=machine["fingerprint"] if machine is not None else "",
     )
-    hints, priors, notes = _earlier(store, record, found, question) if question.warm_start else ((), (), ())
-    prepared = Prepared(
-        record=record,
-        question=question,
-        resolved=resolved,
-        space=found,
-        hints=hints,
-        priors=priors,
-        notes=[*notes, *exclusion_words(models, found)],
-        threads=_threads(machine),
-        models=models,
-    )
+    prepared = _prepared(record, question, resolved, store, machine)
+    if question.warm_start:
+        prepared = _with_earlier(prepared, store)
     return _in_time(prepared, store)
 
 
@@ -186,22 +173,28 @@ def continue_search(
             answer=None,
             error=None,
         )
-    models = models_of(store, resolved.record, asked)
-    found = space_of(resolved.spec, asked, place_of(machine, resolved, asked), models)
-    prepared = Prepared(
+    prepared = _prepared(record, asked, resolved, store, machine)
+    return _in_time(replace(prepared, notes=[*notes, *prepared.notes]), store)
+
+
+def _prepared(
+    record: StudyRecord,
+    question: Question,
+    resolved: Resolved,
+    store: Store,
+    machine: wire.Environment | None,
+) -> Prepared:
+    models = models_of(store, resolved.record, question)
+    found = space_of(resolved.spec, question, place_of(machine, resolved, question), models)
+    return Prepared(
         record=record,
-        question=asked,
+        question=question,
         resolved=resolved,
         space=found,
-        notes=[*notes, *exclusion_words(models, found)],
-        threads=_threads(machine),
+        notes=exclusion_words(models, found),
+        threads=1 if machine is None else machine["cpu"]["ort_default_threads"],
         models=models,
     )
-    return _in_time(prepared, store)
-
-
-def _threads(machine: wire.Environment | None) -> int:
-    return 1 if machine is None else machine["cpu"]["ort_default_threads"]
 
 
 def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
@@ -225,24 +218,20 @@ def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
 
 def prediction(prepared: Prepared, store: Store) -> str:
     """Say how many configurations fit the time budget, by the costs of earlier comparisons of the model."""
-    costs = _costs(prepared, store)
+    costs, share = _costs(prepared, store), screening_share(prepared.space)
     if costs is None:
         return "the number of configurations that fit is unknown: this model was not measured here yet"
-    if (short := budget_error(prepared, store)) is not None:
+    if (short := too_short(costs, prepared.question.budget_s, share=share)) is not None:
         return f"{short.message} {short.hint}"
-    share = screening_share(prepared.space)
     return fit_words(costs, prepared.question.budget_s, sought(prepared.space), share=share)
 
 
 def budget_error(prepared: Prepared, store: Store) -> BudgetError | None:
     """Return an error if the time budget is too short for a confirmation, by earlier costs; None: it fits."""
     costs = _costs(prepared, store)
-    try:
-        if costs is not None:
-            check_time(costs, prepared.question.budget_s, share=screening_share(prepared.space))
-    except BudgetError as error:
-        return error
-    return None
+    if costs is None:
+        return None
+    return too_short(costs, prepared.question.budget_s, share=screening_share(prepared.space))
 
 
 def _in_time(prepared: Prepared, store: Store) -> Prepared:
@@ -251,15 +240,13 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
     Raises:
         BudgetError: the time budget is too short and may not be extended.
     """
-    short, costs = budget_error(prepared, store), _costs(prepared, store)
-    if short is None or costs is None:
+    costs, share = _costs(prepared, store), screening_share(prepared.space)
+    asked_s = prepared.question.budget_s
+    if costs is None or (short := too_short(costs, asked_s, share=share)) is None:
         return prepared
     if not prepared.question.extend:
         raise short
-    asked_s, enough = (
-        prepared.question.budget_s,
-        min(MOST_BUDGET_S, enough_s(costs, share=screening_share(prepared.space))),
-    )
+    enough = min(MOST_BUDGET_S, enough_s(costs, share=share))
     question = prepared.question.model_copy(update={"budget_s": enough})
     notes = [*prepared.notes, extended_words(asked_s, enough)]
     return replace(prepared, question=question, notes=notes)
@@ -330,10 +317,9 @@ def _check_batch(question: Question, resolved: Resolved) -> None:
 # --- warm start ---------------------------------------------------------------------------------------------
 
 
-def _earlier(
-    store: Store, record: StudyRecord, found: Space, question: Question
-) -> tuple[Sequence[Choice], Sequence[tuple[Choice, float, float]], Sequence[str]]:
-    """Results of earlier searches of this model: the best as first candidates, all as weak priors, notes."""
+def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
+    """Add results of earlier searches of this model: the best as first candidates, all as weak priors."""
+    record = prepared.record
     hints: dict[Choice, None] = {}
     priors: dict[Choice, tuple[float, float]] = {}
     notes: list[str] = []
@@ -342,7 +328,7 @@ def _earlier(
         seen = []
         for data in study.tried:
             one = evaluation_from_dict(data)
-            choice, gain = found.find(one.changes), gain_of(one, question)
+            choice, gain = prepared.space.find(one.changes), one.speedup(prepared.question.objective)
             if choice is None or gain is None or one.twin or one.failed:
                 continue
             seen.append((choice, gain[0]))
@@ -357,4 +343,9 @@ def _earlier(
                 f"Search {study.id} of this model {where} suggested the first configurations. All were "
                 "measured again."
             )
-    return list(hints), [(choice, *found) for choice, found in priors.items()], notes[:3]
+    return replace(
+        prepared,
+        hints=list(hints),
+        priors=[(choice, *found) for choice, found in priors.items()],
+        notes=[*notes[:3], *prepared.notes],
+    )

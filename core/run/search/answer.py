@@ -24,6 +24,7 @@ from core.evidence.evaluations import (
     reported_speedup,
     weighted,
 )
+from core.evidence.measurement import Trial
 from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import (
     Confirmed,
@@ -40,12 +41,12 @@ from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.failures import ExcludedValues
-from core.run.search.plan import PlanState, gain_of, model_of
+from core.run.search.plan import PlanState, model_of
+from core.spec.metrics import BY_PASSES, BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import Space, changes_words
 
 _NORMAL = statistics.NormalDist()
-FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # axes of the Pareto front besides the objective
 MOST_ON_FRONT = 30
 LEAST_SIZE = 0.1  # smallest prior scale of an effect on ln(speed-up)
 TIE = 0.25  # largest difference of tied estimates, as a share of the margin
@@ -53,25 +54,20 @@ SAMPLE = 2000  # number of configurations over which effects are averaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredConfiguration:
+class ConfirmationTrial:
     """A configuration of a confirmation run, with all its stored data."""
 
-    changes: Mapping[str, Any]
-    spec: Mapping[str, Any]
-    trial: str
-    comparison: str
-    result: Mapping[str, Any]  # with raw measurements; empty: no result
+    trial: Trial  # with raw measurements, if it has a result
+    changes: Mapping[str, Any]  # settings that differ from the start
     look: Observation
     contrast: Any  # ContrastRecord against the ORT default; None: not measured
     size_bytes: int | None
-    arena: bool
-    summaries: Mapping[Any, Any]
-    error: str = ""
+    summaries: Mapping[Any, Any]  # accuracies that its constraints need, see `accuracy_for_limits`
 
 
 def confirmed(
-    one: MeasuredConfiguration,
-    default: MeasuredConfiguration,
+    one: ConfirmationTrial,
+    default: ConfirmationTrial,
     question: Question,
     *,
     margin: float,
@@ -87,43 +83,41 @@ def confirmed(
         looks: number of interim analyses that share the false-alarm rate of 5 %.
     """
     gains: dict[str, SpeedUpNumbers] = {}
-    for metric in ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput"):
+    for metric in BY_ROUNDS:
         found = _by_times(metric, one, default, margin=margin, looks=looks)
         if found is not None:
             gains[metric] = found
-    for metric in FRONT_METRICS:
+    for metric in BY_PASSES:
         if metric in one.look.gains:
             gains[metric] = speedup_numbers(metric, one.look.gains[metric], margin)
     limits = judged_limits(one, question)
     if question.same_latency and "latency_p50" in gains:
         limits.append(_same_latency(gains["latency_p50"], margin))
     return {
-        "trial": one.trial,
-        "comparison": one.comparison,
+        "trial": one.trial.id,
+        "comparison": one.trial.comparison,
         "changes": dict(one.changes),
-        "spec": dict(one.spec),
+        "spec": dict(one.trial.spec),
         "gain": _of_objective(question, gains, margin),
         "contrast": one.contrast,
         "gains": list(gains.values()),
         "limits": limits,
         "measurements": dict(one.look.values),
-        "error": one.error or one.look.error or _exceeded(one.look),
+        "error": one.look.error or (f"Outputs differ: {one.look.breach}" if one.look.breach else ""),
     }
 
 
-def _exceeded(look: Observation) -> str:
-    return f"Outputs differ: {look.breach}" if look.breach else ""
-
-
 def _by_times(
-    metric: str, one: MeasuredConfiguration, default: MeasuredConfiguration, *, margin: float, looks: float
+    metric: str, one: ConfirmationTrial, default: ConfirmationTrial, *, margin: float, looks: float
 ) -> SpeedUpNumbers | None:
-    if one.contrast is None or not one.result:
+    if one.contrast is None or not one.trial.facts:
         return None
     if metric == "latency_p50":
         found = one.contrast
         return _numbers(metric, found["ratio"], found["ratio_low"], found["ratio_high"], found["verdict"])
-    other = contrast_of(metric, one.result, default.result, looks=looks, margin=margin, prior=ASSUMED_PRIOR)
+    other = contrast_of(
+        metric, one.trial.facts, default.trial.facts, looks=looks, margin=margin, prior=ASSUMED_PRIOR
+    )
     if other is None:
         return None
     verdict = other.verdict if one.contrast["holds"] else Verdict.UNDECIDED
@@ -177,19 +171,20 @@ def _log(gain: SpeedUpNumbers | None) -> LogSpeedup | None:
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-def judged_limits(one: MeasuredConfiguration, question: Question) -> list[LimitJudged]:
+def judged_limits(one: ConfirmationTrial, question: Question) -> list[LimitJudged]:
     """Judge every constraint by the confirmation run of the configuration."""
-    rows = int(one.result.get("batch_size") or 1)
+    result = one.trial.facts
+    rows = int(result.get("batch_size") or 1)
     found = []
     for target in question.limits:
         at = target.batch_size or rows
         evidence = Evidence(
             batch_size=rows,
-            results={rows: [one.result]} if one.result and at == rows else {},
+            results={rows: [result]} if result and at == rows else {},
             size_bytes=one.size_bytes,
             summaries=one.summaries,
             has_dataset=bool(one.summaries),
-            arena=one.arena,
+            arena=one.trial.spec.get("session", {}).get("enable_cpu_mem_arena") is not False,
         )
         found.append(_limit(evaluate_target(target, evidence)))
     if question.accuracy_drop is not None:
@@ -251,7 +246,7 @@ def _same_latency(gain: SpeedUpNumbers, margin: float) -> LimitJudged:
     }
 
 
-def _drop(one: MeasuredConfiguration, drop: float) -> LimitJudged:
+def _drop(one: ConfirmationTrial, drop: float) -> LimitJudged:
     """Judge non-inferiority of the accuracy: the difference of two shares on the same rows."""
     name = f"accuracy ≥ the original's − {100 * drop:g} pp"
     pair = one.summaries.get("drop")
@@ -381,10 +376,10 @@ def pareto_front(
         if one.failed or found is None:
             continue
         shown[one.key] = found
-        own = {"objective": _as_speedup(found, gain_of(one, question))}
+        own = {"objective": _as_speedup(found, one.speedup(question.objective))}
         own |= {
             name: gain
-            for name in FRONT_METRICS
+            for name in BY_PASSES
             if name not in question.objective and (gain := one.gain(name)) is not None
         }
         points.append((one, own))
@@ -407,7 +402,7 @@ def pareto_front(
             ],
             "values": {
                 metric: value
-                for metric in ("latency_p50", "throughput", *FRONT_METRICS)
+                for metric in ("latency_p50", "throughput", *BY_PASSES)
                 if (value := one.value(metric)) is not None
             },
         }

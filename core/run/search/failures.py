@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -23,22 +22,6 @@ GUILTY, GUILTY_PAIR = 2, 3  # failures without a success after which a value or 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-class Outcomes(Protocol):
-    """Part of `PlanState`, the input of `plan`, that this module reads."""
-
-    @property
-    def tried(self) -> Mapping[Choice, Evaluation]:
-        """Evaluation of each launched configuration."""
-
-    @property
-    def default(self) -> Choice | None:
-        """The ORT default; None: not in the space."""
-
-    @property
-    def codes(self) -> Codes:
-        """The space: one row per configuration, one column per axis."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedValues:
     """Values excluded from the search because configurations with them fail."""
@@ -49,18 +32,23 @@ class ExcludedValues:
     reason: str
 
 
-def excluded_values(known: Outcomes) -> list[ExcludedValues]:
+def excluded_values(tried: Mapping[Choice, Evaluation], default: Choice | None) -> list[ExcludedValues]:
     """Return the single values and pairs of values with which every configuration has failed.
 
     The value that explains most failures of one reason is excluded first, and these failures count for no
     other value. One failure is enough if only that value differs from a configuration that works.
+
+    Args:
+        tried: evaluation of each launched configuration.
+        default: the ORT default, which works; None: not in the space.
     """
-    failed = {c: one.failed for c, one in known.tried.items() if one.failed and one.looks[-1].trial}
-    worked = [choice for choice, one in known.tried.items() if not one.failed]
-    if known.default is not None:
-        worked.append(known.default)
-    singles = [(axis,) for axis in range(known.codes.shape[1])]
-    pairs = list(itertools.combinations(range(known.codes.shape[1]), 2))
+    failed = {c: one.failed for c, one in tried.items() if one.failed and one.looks[-1].trial}
+    worked = [choice for choice, one in tried.items() if not one.failed]
+    if default is not None:
+        worked.append(default)
+    axes = range(len(next(iter(failed), ())))
+    singles = [(axis,) for axis in axes]
+    pairs = list(itertools.combinations(axes, 2))
     found = []
     while failed:
         guilty = _failing_values(singles, GUILTY, failed, worked) or _failing_values(
@@ -73,18 +61,17 @@ def excluded_values(known: Outcomes) -> list[ExcludedValues]:
     return found
 
 
-def excluded_mask(known: Outcomes, codes: Codes) -> Mask:
+def excluded_mask(excluded: Sequence[ExcludedValues], codes: Codes) -> Mask:
     """Return which configurations have excluded values."""
     found = np.zeros(len(codes), dtype=np.bool_)
-    for one in excluded_values(known):
+    for one in excluded:
         found |= (codes[:, one.axes] == one.values).all(axis=1)
     return found
 
 
-def sound(known: Outcomes, choices: Sequence[Choice]) -> list[Choice]:
+def sound(excluded: Sequence[ExcludedValues], choices: Sequence[Choice]) -> list[Choice]:
     """Return the configurations without excluded values."""
-    guilty = excluded_values(known)
-    return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
+    return [one for one in choices if not any(_of(one, found.axes) == found.values for found in excluded)]
 
 
 def _failing_values(

@@ -14,27 +14,32 @@ Shares and batch sizes did best on simulated machines (`tests/unit/test_search_s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from core.evidence.comparison import same_request
 from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     Evaluation,
-    Observation,
     Stage,
-    pooled,
     reference_doubts,
     weighted,
 )
-from core.evidence.result_types import SearchCosts
-from core.run.search.failures import sound
+from core.evidence.result_types import Confirmed, SearchCosts
+from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
+from core.run.search.failures import ExcludedValues, excluded_values, sound
 from core.run.search.time_needed import can_confirm
+from core.spec import effective, is_provider_option
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
-from core.spec.space import Choice, Space
+from core.spec.space import MODEL, Choice, Space, reference
+from core.spec.targets import TargetSpec
 
+FIXED_S = 1.0  # assumed fixed time of a comparison, without its processes, until measured
 FIRST = 2  # configurations of the first screening, which measures the cost of one
 EXTRA_PROCESSES = (
     3  # additional processes of a screening: the ORT default, its A/A control and a hidden control
@@ -59,44 +64,84 @@ FEW = 2  # at most so many possible winners skip the elimination round, in favou
 FLAT = 0.5  # share of the margin below which the best is not promising
 SIMPLIFIED = 2  # best configurations whose simplified versions are compared, too
 SIMPLER_BY = 0.5  # largest predicted loss of a simplified configuration, as a share of the margin
+LIMIT_SLACK = 1.25  # factor by which a screened value may miss a constraint without exclusion
 FUTILE = 12  # evaluations without any success after which screening stops
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
+class Clock:
+    """Elapsed time of a search, in seconds."""
+
+    before_s: float  # before it was interrupted
+    began: float  # monotonic
+    given_s: float = 0.0  # time since then in which other jobs had the machine
+
+    @property
+    def own_s(self) -> float:
+        """Time since it was started or resumed, without the time given to other jobs."""
+        return time.monotonic() - self.began - self.given_s
+
+    @property
+    def spent_s(self) -> float:
+        """Time of the whole search, before and after an interruption."""
+        return self.before_s + self.own_s
+
+
+@dataclass(kw_only=True)
 class PlanState:
-    """State of a search as the plan sees it, with the remaining time."""
+    """State of a search as the plan reads it. `SearchState` adds what its answer and its display need."""
 
     question: Question
     space: Space
-    codes: Codes  # the space's choices
-    tried: Mapping[Choice, Evaluation]  # without A/A controls
-    confirmed: Sequence[Choice]  # one entry for each confirmation run, in order
-    margin: float
-    time_s: float  # of the whole search
-    spent_s: float
-    each_s: float  # screening time of one configuration; 0: not known yet
-    fixed_s: float  # fixed time of a comparison, without its configurations
-    rivals: Sequence[Choice] = ()  # remaining after the elimination round, the best first; empty: none ran
+    clock: Clock
     hints: Sequence[Choice] = ()  # best configurations of earlier searches
     priors: Sequence[tuple[Choice, float, float]] = ()  # from earlier searches: ln(speed-up), standard error
-    infeasible: Callable[[Evaluation], bool] = field(
-        default=lambda one: False
-    )  # certainly misses a constraint
-    undecided: Choice | None = None  # the winner so far, if its confirmation is undecided
+    tried: dict[Choice, Evaluation] = field(default_factory=dict)  # without A/A controls
+    rivals: list[Choice] = field(default_factory=list)  # after the elimination round, the best first
+    confirmed: dict[Choice, Confirmed] = field(default_factory=dict)  # in the order of their runs
     settled: bool = False  # the confirmed result answers the question
-    before_s: float = 0.0  # spent before this search was resumed
-    default: Choice | None = None  # the ORT default, the reference of every ratio; None: not in the space
+    each_s: float = 0.0  # screening time of one configuration; 0: not known yet
+    fixed_s: float = FIXED_S  # fixed time of a comparison, without its configurations
     costs: SearchCosts | None = None  # of a confirmation, from the last screening; None: not known yet
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The space: one row per configuration, one column per axis."""
+        return np.array(self.space.choices, dtype=np.int16)
+
+    @cached_property
+    def default(self) -> Choice | None:
+        """The ORT default, the reference of every ratio; None: not in the space."""
+        default = reference(self.space.base)
+        asked = [0 for _ in self.space.axes]
+        for i, axis in enumerate(self.space.axes):
+            if axis.name == MODEL or is_provider_option(axis.name):
+                continue
+            if (value := effective(default, axis.name)) not in axis.values:
+                return None
+            asked[i] = axis.values.index(value)
+        choice = self.space.canonical(tuple(asked))
+        return choice if same_request(self.space.spec(choice), default) else None
+
+    @property
+    def margin(self) -> float:
+        """Equivalence margin, relative."""
+        return self.space.base.protocol.margin
+
+    @property
+    def time_s(self) -> float:
+        """Time budget of the whole search in seconds."""
+        return self.clock.before_s + self.question.budget_s
 
     @property
     def left_s(self) -> float:
         """Remaining time in seconds."""
-        return self.time_s - self.spent_s
+        return self.time_s - self.clock.spent_s
 
     @property
-    def own_s(self) -> float:
-        """Time budget in seconds since the search was started or resumed."""
-        return self.time_s - self.before_s
+    def excluded(self) -> list[ExcludedValues]:
+        """Values that are not evaluated again, because configurations with them fail."""
+        return excluded_values(self.tried, self.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +184,7 @@ def is_too_short(known: PlanState) -> bool:
 
 def screening_end_s(known: PlanState) -> float:
     """Return when screening ends, in seconds since the search began."""
-    return known.before_s + known.own_s * screening_share(known.space)
+    return known.clock.before_s + known.question.budget_s * screening_share(known.space)
 
 
 def screening_share(space: Space) -> float:
@@ -157,13 +202,13 @@ def _screen(known: PlanState, strategy: Strategy) -> Step | None:
     left = (
         len(known.codes) - len(known.tried) - (known.default is not None and known.default not in known.tried)
     )
-    over = known.tried and known.spent_s >= screening_end_s(known)
+    over = known.tried and known.clock.spent_s >= screening_end_s(known)
     if left <= 0 or over or _is_futile(known):
         return None
     if not known.each_s:
         count = FIRST
     else:
-        spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
+        spare_s = screening_end_s(known) - known.clock.spent_s - known.fixed_s
         count = min(math.floor(spare_s / known.each_s) - EXTRA_PROCESSES, MOST_AT_ONCE)
         if not known.tried:
             count = max(count, FIRST)
@@ -178,7 +223,7 @@ def _screen(known: PlanState, strategy: Strategy) -> Step | None:
 
 def _look_budget_s(known: PlanState) -> float:
     """Time limit of a screening; its expected duration, a share of the time, is shorter."""
-    return max(1.0, known.left_s - known.own_s * ELIMINATION_SHARE)
+    return max(1.0, known.left_s - known.question.budget_s * ELIMINATION_SHARE)
 
 
 def _is_futile(known: PlanState) -> bool:
@@ -199,7 +244,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = _speedup_of_observation(look, known.question)
+            gain = weighted(look.gains, known.question.objective)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -225,17 +270,6 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     return fit(np.array(rows, dtype=np.int16), gains, errors, comparisons, doubts)
 
 
-def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
-    """ln(speed-up) of the objective from one observation."""
-    gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
-    return weighted(gains, question.objective)
-
-
-def gain_of(one: Evaluation, question: Question) -> tuple[float, float | None] | None:
-    """Return ln(speed-up) of the objective from all observations of a configuration."""
-    return weighted({name: one.gain(name) for name in question.objective}, question.objective)
-
-
 # --- repeated screening of possible winners -----------------------------------------------------------------
 
 
@@ -244,7 +278,7 @@ def _again(known: PlanState) -> Step | None:
 
     A process may be slow for its whole lifetime, so one launch cannot distinguish two configurations.
     """
-    spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
+    spare_s = screening_end_s(known) - known.clock.spent_s - known.fixed_s
     held = max(0, math.floor(spare_s / known.each_s) - EXTRA_PROCESSES) if known.each_s else 0
     doubtful, launches = possible_winners(known), _launches_most(known)
     measured = sum(_launches(one) >= launches for one in known.tried.values())
@@ -289,12 +323,37 @@ def ranked_candidates(known: PlanState, *, also_infeasible: bool = False) -> lis
     if model is None:
         return []
     sound = {c: one for c, one in known.tried.items() if not one.failed and one.looks and c != known.default}
-    able = [c for c, one in sound.items() if also_infeasible or not known.infeasible(one)]
+    able = [c for c, one in sound.items() if also_infeasible or not surely_misses_limit(known, one)]
     if not able:
         return []
     mean, _ = model.at(np.array(able, dtype=np.int16))
     ranked = sorted(zip(able, mean.tolist(), strict=True), key=lambda one: -one[1])
     return [(choice, gain) for choice, gain in ranked]
+
+
+def surely_misses_limit(known: PlanState, one: Evaluation) -> bool:
+    """Return whether a configuration certainly misses a constraint; rough observations have a tolerance."""
+    if known.question.same_latency:
+        gain = one.gain("latency_p50")
+        if gain is not None and gain[0] + 2 * (gain[1] or 0.03) < -math.log1p(known.margin):
+            return True
+    return any(_is_surely_beyond(one, target) for target in known.question.limits)
+
+
+def _is_surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
+    """Whether an observation misses a constraint by so much that a longer measurement would miss it, too."""
+    if target.metric == "peak_rss":
+        value = one.value("peak_rss")
+        kept = one.changes.get("enable_cpu_mem_arena", True)
+        spread = MEMORY_SPREAD if kept else MEMORY_SPREAD_WITHOUT_ARENA
+        return value is not None and value * (1 - spread) > target.limit
+    metric = "latency_p50" if target.metric in BY_ROUNDS and target.metric != "throughput" else target.metric
+    value = one.value(metric)
+    if value is None or target.batch_size is not None:
+        return False
+    if target.about.smaller_is_better:
+        return value > LIMIT_SLACK * target.limit
+    return value < target.limit / LIMIT_SLACK
 
 
 def _eliminate(known: PlanState) -> Step | None:
@@ -304,7 +363,7 @@ def _eliminate(known: PlanState) -> Step | None:
         if len(doubtful) <= FEW:
             return None
         ranked = [one for one in ranked if one[0] in doubtful]
-    elimination_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
+    elimination_s = min(known.question.budget_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
     held = (
         math.floor((elimination_s - known.fixed_s) / (LEAST_ELIMINATION_LAUNCHES * max(known.each_s, 1e-3)))
         - 2
@@ -318,9 +377,9 @@ def _eliminate(known: PlanState) -> Step | None:
         for choice in best[:SIMPLIFIED]
         if (one := simplified(known, choice)) not in (choice, known.default)
     ]
-    plain = sound(known, plain)
+    plain = sound(known.excluded, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
-    if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
+    if not set(known.question.objective) <= set(BY_ROUNDS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
         return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
     return Step(
@@ -371,29 +430,17 @@ def simplified(known: PlanState, choice: Choice) -> Choice:
 
 def confirm_s(known: PlanState) -> float:
     """Return the least time of a confirmation: four launches of two candidates and two ORT defaults."""
-    return max(0.2 * known.own_s, known.fixed_s + 4 * 4 * known.each_s)
+    return max(0.2 * known.question.budget_s, known.fixed_s + 4 * 4 * known.each_s)
 
 
 def _promises(known: PlanState, choice: Choice) -> bool:
     """Whether the estimate of a configuration exceeds the ORT default by more than half the margin."""
-    gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
+    gain = known.tried[choice].speedup(known.question.objective) if choice in known.tried else None
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
-def _is_ahead(known: PlanState, one: Choice, others: Sequence[Choice]) -> bool:
-    """Whether the estimate of `one` exceeds the ORT default and all `others` by more than the margin."""
-    own = gain_of(known.tried[one], known.question) if one in known.tried else None
-    gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
-    rest = max((gain[0] for gain in gains if gain is not None), default=0.0)
-    return own is not None and own[0] > max(0.0, rest) + math.log1p(known.margin)
-
-
 def _confirm(known: PlanState) -> Step | None:
-    """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best.
-
-    An undecided configuration that still leads is confirmed again. One slow process among few can leave a
-    speed-up of two undecided, and a smaller speed-up would then be the worse answer.
-    """
+    """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best."""
     held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
     most = MOST_WITHIN_LIMITS if has_constraints(known.question) else MOST_CONFIRMED
     if len(held) >= most:
@@ -404,8 +451,6 @@ def _confirm(known: PlanState) -> Step | None:
     left = [one for one in order if one not in known.confirmed]
     if known.confirmed and not known.question.limits and not known.question.same_latency:
         left = [one for one in left if _promises(known, one)]
-    if known.undecided is not None and _is_ahead(known, known.undecided, left):
-        left = [known.undecided]
     if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
         return None
     left_s = known.left_s - known.fixed_s

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
-from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, observe
+from core.evidence.evaluations import Observation, launch_spread, observe, weighted
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
 from core.process.job_worker import Progress
@@ -22,20 +22,19 @@ from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
-from core.run.search import progress
+from core.run.search import progress, strategies
 from core.run.search.accuracy_limits import accuracy_for_limits
 from core.run.search.plan import (
+    Clock,
     Step,
     error_rate_divisor,
-    gain_of,
     is_too_short,
     next_step,
     ranked_candidates,
     screening_share,
 )
 from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
-from core.run.search.search_state import CONTROL, Clock, Prepared, SearchState
-from core.run.search.strategies import strategy_named
+from core.run.search.search_state import CONTROL, Prepared, SearchState, contrasts_with_default
 from core.run.search.time_needed import (
     LAUNCHES,
     confirmation_s,
@@ -68,9 +67,8 @@ class Search:
         self.service = service
         self.store: Store = service.store
         self.clock = Clock(before_s=prepared.record.wall_s, began=began)
-        self.search_state = SearchState(prepared, self.clock)
-        self.strategy = strategy_named(prepared.question.strategy)
-        self.recheck = any(one.looks for one in self.search_state.tried.values())
+        self.state = SearchState(prepared, self.clock)
+        self.strategy = strategies.BY_NAME[prepared.question.strategy]
         self.comparisons_s = 0.0
         self.course: list[CoursePoint] = []
         self.doing = ""
@@ -82,56 +80,54 @@ class Search:
             Cancelled: by the user; evaluations are kept.
             TunerError: the ORT default itself cannot be run.
         """
-        if self.recheck:
+        if self.state.tried:
             self._check_the_machine()
         while (step := self._next()) is not None:
-            if self.search_state.question.give_way:
+            if self.state.question.give_way:
                 self.clock.given_s += self.service.give_way()
             self._do(step)
-        return progress.result(self.search_state, course=self.course, comparisons_s=self.comparisons_s)
+        return progress.result(self.state, course=self.course, comparisons_s=self.comparisons_s)
 
     def _next(self) -> Step | None:
-        self._progress("plans", len(self.search_state.tried))
-        if self.search_state.question.extend and is_too_short(self.search_state.known()):
+        text = progress.so_far(self.state)
+        self.service.on_progress(Progress(stage="plans", done=0, total=0, text=text))
+        self.service.on_live(self.live())
+        if self.state.question.extend and is_too_short(self.state):
             self._extend()
-        return next_step(self.search_state.known(), self.strategy)
+        return next_step(self.state, self.strategy)
 
     def _extend(self) -> None:
         """Extend the time budget so that a confirmation fits after the time already spent."""
-        assert self.search_state.costs is not None  # `is_too_short` needs them
+        assert self.state.costs is not None  # `is_too_short` needs them
         spent_s = self.clock.own_s
-        needed_s = confirmation_s(self.search_state.costs, LAUNCHES) + self.search_state.after_s
+        needed_s = confirmation_s(self.state.costs, LAUNCHES) + self.state.after_s
         self._take_time(math.ceil(spent_s + needed_s))
 
     def _take_time(self, needed_s: int) -> None:
-        asked_s = self.search_state.question.budget_s
+        asked_s = self.state.question.budget_s
         longer_s = min(MOST_BUDGET_S, max(asked_s, needed_s))
-        self.search_state.question = self.search_state.question.model_copy(
-            update={"budget_s": longer_s, "extend": False}
-        )
-        self.search_state.notes.append(extended_words(asked_s, longer_s))
+        self.state.question = self.state.question.model_copy(update={"budget_s": longer_s, "extend": False})
+        self.state.notes.append(extended_words(asked_s, longer_s))
 
     def _check_the_machine(self) -> None:
         """Screen the earlier best again; discard earlier observations if the machine has changed."""
-        before = dict(self.search_state.tried)
-        best = [choice for choice, _ in ranked_candidates(self.search_state.known())[:RECHECKED]]
+        before = dict(self.state.tried)
+        best = [choice for choice, _ in ranked_candidates(self.state)[:RECHECKED]]
         if not best:
-            self.search_state.tried = {}
+            self.state.tried = {}
             return
         step = Step(
             stage="screen",
             choices=best,
-            budget_s=self.search_state.question.budget_s,
+            budget_s=self.state.question.budget_s,
             why="check of the machine",
         )
         self._do(step)
+        objective = self.state.question.objective
         moved, compared = [], 0
         for choice in best:
-            old, new = (
-                gain_of(before[choice], self.search_state.question),
-                self.search_state.tried[choice].looks[-1],
-            )
-            found = self._speedup_of_observation(new)
+            old, new = before[choice].speedup(objective), self.state.tried[choice].looks[-1]
+            found = weighted(new.gains, objective)
             if old is None or found is None or new is before[choice].looks[-1]:
                 continue
             compared += 1
@@ -139,24 +135,19 @@ class Search:
             if abs(old[0] - found[0]) > MOVED_Z * error:
                 moved.append(choice)
         if moved:
-            self.search_state.tried = {
-                choice: replace(
-                    self.search_state.tried[choice], looks=self.search_state.tried[choice].looks[-1:]
-                )
+            self.state.tried = {
+                choice: replace(self.state.tried[choice], looks=self.state.tried[choice].looks[-1:])
                 for choice in best
             }
-            self.search_state.notes.append(
+            self.state.notes.append(
                 "The machine has changed: configurations screened before give other results now, so "
                 "earlier screening is discarded."
             )
         elif compared:
-            self.search_state.notes.append(
+            self.state.notes.append(
                 f"{compared} earlier configurations were screened again with the same results, so the "
                 "machine has not changed."
             )
-
-    def _speedup_of_observation(self, one: Observation) -> LogSpeedup | None:
-        return gain_of(Evaluation(changes={}, key="", looks=(one,)), self.search_state.question)
 
     def _do(self, step: Step) -> None:
         """Run the comparison of a step and update the state with its result."""
@@ -166,18 +157,18 @@ class Search:
         if control is not None:
             asked.append(replace(asked[0], label=CONTROL))
         default = Configuration(
-            spec=self._timed(self.search_state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
+            spec=self._timed(self.state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
         )
         confirms = step.stage == "confirm"
-        budget_s = step.budget_s - (self.search_state.after_s if confirms else 0.0)
+        budget_s = step.budget_s - (self.state.after_s if confirms else 0.0)
         protocol = protocol_of(
-            self.search_state.base.protocol,
+            self.state.base.protocol,
             stage="" if confirms else step.stage,
-            family=error_rate_divisor(self.search_state.question) if confirms else 1,
+            family=error_rate_divisor(self.state.question) if confirms else 1,
         )
         protocol["budget_s"] = max(LEAST_CONFIRMATION_S, budget_s)
-        if confirms and self.search_state.differences:
-            prior = launch_spread(self.search_state.differences)
+        if confirms and self.state.differences:
+            prior = launch_spread(self.state.differences)
             protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
         job = job_types.comparison(
             [*asked, default],
@@ -194,22 +185,21 @@ class Search:
         self.comparisons_s += took_s
         comparison = self.store.comparison(job.id)
         trials = {one.id: one for one in self.store.trials_of(job.id)}
-        self.search_state.learn_costs(comparison, took_s, trials.get(comparison.baseline), confirms=confirms)
-        self.search_state.add_observations(
+        self.state.learn_costs(comparison, took_s, trials.get(comparison.baseline), confirms=confirms)
+        self.state.add_observations(
             step, comparison, trials, names, control, cancelled=self.service.cancel.is_set()
         )
-        self.search_state.last_comparison = comparison.id
         if confirms:
             self._add_confirmation(step, comparison, trials, ending)
         elif isinstance(ending.error, BudgetError):
             self._handle_slow_start(took_s)
-        elif not self.search_state.has_speedups(step.choices):
+        elif not any(choice in self.state.tried for choice in step.choices):
             self._raise_without_results(ending)
         elif not self.service.cancel.is_set():
-            self.search_state.record_unmeasured(step, comparison)
+            self.state.record_unmeasured(step, comparison)
         if step.ranks:
-            self.search_state.rank_rivals(step, comparison)
-        self.course.append(progress.course_point(self.search_state, step))
+            self.state.rank_rivals(step, comparison)
+        self.course.append(progress.course_point(self.state, step))
         self._save()
         if self.service.cancel.is_set():
             raise Cancelled(
@@ -219,15 +209,15 @@ class Search:
 
     def _configuration(self, choice: Choice, stage: str) -> Configuration:
         return Configuration(
-            spec=self._timed(self.search_state.space.spec(choice), stage),
-            label=self.search_state.space.label(choice),
+            spec=self._timed(self.state.space.spec(choice), stage),
+            label=self.state.space.label(choice),
         )
 
     def _timed(self, spec: TrialSpec, stage: str) -> TrialSpec:
         """Limit the timeout, so that a configuration that hangs cannot use up the search's time."""
         if stage == "confirm":
             return spec
-        most = max(LEAST_TIMEOUT_S, round(SCREENING_TIMEOUT_SHARE * self.search_state.question.budget_s))
+        most = max(LEAST_TIMEOUT_S, round(SCREENING_TIMEOUT_SHARE * self.state.question.budget_s))
         protocol = spec.protocol.model_copy(update={"timeout_s": min(spec.protocol.timeout_s, most)})
         return spec.model_copy(update={"protocol": protocol})
 
@@ -237,15 +227,13 @@ class Search:
         Raises:
             BudgetError: it was the first screening, and the time budget may not be extended.
         """
-        if (
-            self.search_state.tried
-        ):  # the search confirms earlier evaluations; no screening as slow as this follows
-            self.search_state.each_s = max(self.search_state.each_s, took_s)
+        if self.state.tried:  # the search confirms earlier evaluations; no screening as slow as this follows
+            self.state.each_s = max(self.state.each_s, took_s)
             return
-        costs = costs_from_start(took_s, self.search_state.fixed_s, self.search_state.after_s)
-        share = screening_share(self.search_state.space)
-        if not self.search_state.question.extend:
-            raise too_slow(costs, self.search_state.question.budget_s, share=share)
+        costs = costs_from_start(took_s, self.state.fixed_s, self.state.after_s)
+        share = screening_share(self.state.space)
+        if not self.state.question.extend:
+            raise too_slow(costs, self.state.question.budget_s, share=share)
         self._take_time(math.ceil(self.clock.own_s) + enough_s(costs, share=share))
 
     def _raise_without_results(self, ending: Ending) -> None:
@@ -264,110 +252,79 @@ class Search:
         self, step: Step, comparison: Comparison, trials: Mapping[str, Trial], ending: Ending
     ) -> None:
         """Update the state with the results of a confirmation run."""
-        margin, question = self.search_state.base.protocol.margin, self.search_state.question
+        if not comparison.facts:
+            if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
+                self.state.refused = ending.error
+            self.state.settled = True  # earlier confirmations remain valid
+            return
         looks = comparison.protocol.get("splits") or max(1, len(comparison.protocol["looks"]))
-        default = self._measured(comparison, trials, comparison.baseline, {}, None)
-        names = {self.search_state.space.label(choice): choice for choice in step.choices}
+        judged = partial(
+            answers.confirmed, question=self.state.question, margin=self.state.margin, looks=looks
+        )
+        default = self._measured(comparison, trials, comparison.baseline, None)
+        names = {self.state.space.label(choice): choice for choice in step.choices}
         said: dict[Choice, Confirmed] = {}
         for one in comparison.contestants:
             if (choice := names.get(one.label)) is not None:
-                measured = self._measured(
-                    comparison, trials, one.trial, self.search_state.plain(choice), choice
-                )
-                said[choice] = answers.confirmed(measured, default, question, margin=margin, looks=looks)
-        default_result = answers.confirmed(default, default, question, margin=margin, looks=looks)
-        if comparison.facts:
-            self.search_state.add_confirmation(step, said, default_result, comparison)
-            return
-        if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
-            self.search_state.refused = ending.error
-        self.search_state.settled = True  # earlier confirmations remain valid
+                said[choice] = judged(self._measured(comparison, trials, one.trial, choice), default)
+        self.state.add_confirmation(step, said, judged(default, default), comparison)
 
     def _measured(
-        self,
-        comparison: Comparison,
-        trials: Mapping[str, Trial],
-        trial_id: str,
-        changes: Mapping[str, Any],
-        choice: Choice | None,
-    ) -> answers.MeasuredConfiguration:
+        self, comparison: Comparison, trials: Mapping[str, Trial], trial_id: str, choice: Choice | None
+    ) -> answers.ConfirmationTrial:
+        """A configuration of a confirmation run, with all its stored data; no `choice`: the ORT default."""
         stored = trials[trial_id]
         whole = self.store.trial(trial_id) if stored.result is not None else stored
-        found = next(
-            (
-                one
-                for one in comparison.facts.get("contrasts", ())
-                if one["candidate"] == trial_id and one["baseline"] == comparison.baseline
-            ),
-            None,
-        )
-        own = (
-            self.search_state.tried[choice].looks[-1]
-            if choice is not None and choice in self.search_state.tried
-            else None
-        )
+        contrast = contrasts_with_default(comparison).get(trial_id)
+        own = self.state.tried[choice].looks[-1] if choice in self.state.tried else None
         if own is None or own.trial != trial_id:
             other = trials.get(comparison.baseline)
             error = "" if stored.error is None else stored.error["message"]
             head = Observation(stage="confirm", race=comparison.id, trial=trial_id, error=error)
-            own = observe(head, whole.facts, {} if other is None else other.facts, found)
-        sizes = self.search_state.sizes(choice) if choice is not None else None
-        return answers.MeasuredConfiguration(
-            changes=changes,
-            spec=stored.spec,
-            trial=trial_id,
-            comparison=comparison.id,
-            result=whole.facts,
+            own = observe(head, whole.facts, {} if other is None else other.facts, contrast)
+        sizes = self.state.sizes(choice) if choice is not None else None
+        return answers.ConfirmationTrial(
+            trial=whole,
+            changes={} if choice is None else self.state.plain(choice),
             look=own,
-            contrast=found,
-            size_bytes=round(sizes[0]) if sizes else _size(self.prepared),
-            arena=stored.spec.get("session", {}).get("enable_cpu_mem_arena") is not False,
+            contrast=contrast,
+            size_bytes=round(sizes[0]) if sizes else self.prepared.resolved.record.info["size_bytes"],
             summaries=self._right(stored, choice),
         )
 
     def _right(self, stored: Trial, choice: Choice | None) -> Mapping[Any, Any]:
         """Accuracy of a configuration that ran; empty if it cannot be measured: its constraints stay open."""
-        if not self.search_state.question.accuracy or stored.state != "COMPLETE":
+        if not self.state.question.accuracy or stored.state != "COMPLETE":
             return {}
-        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.search_state.base.dataset})
-        start = self.search_state.base, self.prepared.resolved.record
-        name = None if choice is None else self.search_state.space.changes(choice).get(MODEL)
+        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.state.base.dataset})
+        start = self.state.base, self.prepared.resolved.record
+        name = None if choice is None else self.state.space.changes(choice).get(MODEL)
         try:
             record = start[1] if name is None else resolve_model(self.store, str(name), run=self.service.run)
             return accuracy_for_limits(
-                self.store, self.service.run, self.search_state.question, (spec, record), start
+                self.store, self.service.run, self.state.question, (spec, record), start
             )
         except Cancelled:
             raise
         except TunerError as error:
-            self.search_state.notes.append(f"The accuracy is unknown: {error.message}")
+            self.state.notes.append(f"The accuracy is unknown: {error.message}")
             return {}
 
     # --- progress and storing -------------------------------------------------------------------------------
 
-    def _progress(self, stage: str, done: int) -> None:
-        self.service.on_progress(
-            Progress(stage=stage, done=0, total=0, text=progress.so_far(self.search_state))
-        )
-        self.service.on_live(self.live())
-
     def live(self) -> dict[str, Any]:
         """Return the progress of the search for its page."""
-        return progress.live(self.search_state, doing=self.doing, course=self.course)
+        return progress.live(self.state, doing=self.doing, course=self.course)
 
     def _save(self) -> None:
         """Store the state; on a full disk the search continues but cannot be resumed after a crash."""
-        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.controls)]
+        kept = [one.to_dict() for one in (*self.state.tried.values(), *self.state.controls)]
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
         except StoreError as error:
             note = f"It could not be stored while it ran: {error.message}"
-            if note not in self.search_state.notes:
-                self.search_state.notes.append(note)
-
-
-def _size(prepared: Prepared) -> int | None:
-    return prepared.resolved.record.info["size_bytes"]
+            if note not in self.state.notes:
+                self.state.notes.append(note)
 
 
 def search_job_work(prepared: Prepared, service: Service) -> Outcome:

@@ -2,25 +2,19 @@
 
 No process and no store.
 
-`SearchState.known` is the input of `plan`; `progress` turns the state into displayed and stored data.
+`plan` reads it; `progress` turns it into displayed and stored data.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from core.evidence.comparison import Comparison, same_request
-from core.evidence.effects import Codes
+from core.evidence.comparison import Comparison
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     Evaluation,
-    LogSpeedup,
     Observation,
     ReportedSpeedup,
     Stage,
@@ -30,16 +24,13 @@ from core.evidence.evaluations import (
 )
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, SearchOutcome
-from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.preparation import Resolved
 from core.run.search import answer as answers
-from core.run.search.plan import PlanState, Step, gain_of, ranked_candidates
+from core.run.search.plan import Clock, PlanState, Step, ranked_candidates
 from core.run.search.search_space import Models
-from core.spec import TrialSpec, effective, is_provider_option
 from core.spec.effort import STAGES
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space, changes_from_default, changes_words, reference
-from core.spec.targets import TargetSpec
 from core.store import StudyRecord
 from core.wire.errors import TunerError
 
@@ -52,10 +43,8 @@ OUTCOME_ORDER: Sequence[SearchOutcome] = (
     "NO_DIFFERENCE",
     "NONE_KEEPS_LIMITS",
 )
-FIXED_S = 1.0  # assumed fixed time of a comparison, without its processes, until measured
 AFTER_CONFIRM_S = 2.5  # assumed longest time for costs and profiles after a confirmation, until measured
 AFTER_ACCURACY_S = 3.0  # assumed time to score labelled rows, until measured
-SCREEN_SLACK = 1.25  # factor by which a screened value may miss a constraint without exclusion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,53 +62,30 @@ class Prepared:
     models: Models = field(default_factory=Models)
 
 
-@dataclass(kw_only=True)
-class Clock:
-    """Elapsed time of a search, in seconds."""
-
-    before_s: float  # before it was interrupted
-    began: float  # monotonic
-    given_s: float = 0.0  # time since then in which other jobs had the machine
-
-    @property
-    def own_s(self) -> float:
-        """Time since it was started or resumed, without the time given to other jobs."""
-        return time.monotonic() - self.began - self.given_s
-
-    @property
-    def spent_s(self) -> float:
-        """Time of the whole search, before and after an interruption."""
-        return self.before_s + self.own_s
-
-
-class SearchState:
-    """State of one search."""
+class SearchState(PlanState):
+    """State of one search: what the plan reads, and what its answer and its display need."""
 
     def __init__(self, prepared: Prepared, clock: Clock) -> None:
         """Start with the evaluations from before an interruption."""
-        self.prepared, self.clock = prepared, clock
-        self.question, self.space = prepared.question, prepared.space
+        super().__init__(
+            question=prepared.question,
+            space=prepared.space,
+            clock=clock,
+            hints=prepared.hints,
+            priors=prepared.priors,
+        )
+        self.prepared = prepared
         self.base = prepared.resolved.spec
-        self.codes: Codes = np.array(self.space.choices, dtype=np.int16)
         self.default_spec = reference(self.base)
-        self.default = _default_of(self.space, self.default_spec)
-        self.tried: dict[Choice, Evaluation] = {}
         self.controls: list[Evaluation] = []
-        self.rivals: list[Choice] = []
-        self.confirmed: dict[Choice, Confirmed] = {}
-        self.confirmation_runs: list[Choice] = []  # one entry for each confirmation run
         self.default_result: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
-        self.last_comparison = ""
         self.outcome: SearchOutcome = "UNDECIDED"
         self.winner: Confirmed | None = None
-        self.settled = False
         self.refused: TunerError | None = None  # why a confirmation gave no result
         self.self_tests: list[Mapping[str, Any]] = []
         self.differences: list[float] = []  # ln ratios of two processes of one configuration
         self.notes: list[str] = list(prepared.notes)
-        self.each_s, self.fixed_s = 0.0, FIXED_S
-        self.costs: SearchCosts | None = None
         self.scoring_s = AFTER_ACCURACY_S if self.question.accuracy else 0.0
         self.after_s = AFTER_CONFIRM_S + self.scoring_s
         for data in prepared.record.tried:
@@ -129,35 +95,6 @@ class SearchState:
                 self.controls.append(one)
             elif choice is not None:
                 self.tried[choice] = one
-
-    @property
-    def time_s(self) -> float:
-        """Time budget of the whole search in seconds."""
-        return self.clock.before_s + self.question.budget_s
-
-    def known(self) -> PlanState:
-        """Return the input of `plan`."""
-        return PlanState(
-            question=self.question,
-            space=self.space,
-            codes=self.codes,
-            tried=self.tried,
-            confirmed=self.confirmation_runs,
-            undecided=self.undecided_winner(),
-            margin=self.base.protocol.margin,
-            time_s=self.time_s,
-            spent_s=self.clock.spent_s,
-            before_s=self.clock.before_s,
-            each_s=self.each_s,
-            fixed_s=self.fixed_s,
-            rivals=self.rivals,
-            hints=self.prepared.hints,
-            priors=self.prepared.priors,
-            infeasible=self._misses_a_constraint,
-            settled=self.settled,
-            default=self.default,
-            costs=self.costs,
-        )
 
     # --- results of a comparison ----------------------------------------------------------------------------
 
@@ -220,11 +157,7 @@ class SearchState:
             cancelled: by the user; configurations without a result then have not failed.
         """
         default = trials.get(comparison.baseline)
-        contrasts = {
-            one["candidate"]: one
-            for one in comparison.facts.get("contrasts", ())
-            if one["baseline"] == comparison.baseline
-        }
+        contrasts = contrasts_with_default(comparison)
         self_tests = comparison.facts.get("self_tests", ())
         self.self_tests += self_tests
         if (copies := _copies(step.stage, comparison)) is not None:
@@ -295,10 +228,6 @@ class SearchState:
         own = sizes.get(str(self.space.changes(choice).get(MODEL) or ""))
         return None if own is None or "" not in sizes else (own, sizes[""])
 
-    def has_speedups(self, choices: Sequence[Choice]) -> bool:
-        """Return whether one of these has an observation."""
-        return any(choice in self.tried and self.tried[choice].looks for choice in choices)
-
     def record_unmeasured(self, step: Step, comparison: Comparison) -> None:
         """Record a failure for configurations without a result, so that they are not requested again."""
         for choice in step.choices:
@@ -309,7 +238,7 @@ class SearchState:
 
     def rank_rivals(self, step: Step, comparison: Comparison) -> None:
         """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""
-        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known()) if c in step.choices]
+        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self) if c in step.choices]
         trial_of = {one.trial: one.label for one in comparison.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
         leader = ranked[0][0] if ranked else None
@@ -320,18 +249,9 @@ class SearchState:
         if step.stage == "screen":  # it has no ranks: ties depend on the estimates alone
             level = frozenset(one.key for one, _ in ranked)
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
-        margin, threads = self.base.protocol.margin, self.prepared.threads
-        in_order = answers.confirmation_order(ranked, level, margin, threads=threads)
+        threads = self.prepared.threads
+        in_order = answers.confirmation_order(ranked, level, self.margin, threads=threads)
         self.rivals = [by_key[one.key] for one, _ in in_order]
-
-    def _misses_a_constraint(self, one: Evaluation) -> bool:
-        """Whether a configuration certainly misses a constraint, with a tolerance for rough observations."""
-        if self.question.same_latency:
-            gain = one.gain("latency_p50")
-            least = -math.log1p(self.base.protocol.margin)
-            if gain is not None and gain[0] + 2 * (gain[1] or 0.03) < least:
-                return True
-        return any(_surely_beyond(one, target) for target in self.question.limits)
 
     # --- the confirmation -----------------------------------------------------------------------------------
 
@@ -346,50 +266,34 @@ class SearchState:
             default: result of the ORT default.
             comparison: the comparison, with a result.
         """
-        before = {
-            changes_words(self.plain(choice)): gain[0]
-            for choice in step.choices
-            if choice in self.tried and (gain := self._earlier_speedup(self.tried[choice])) is not None
-        }
-        again = self.undecided_winner() in step.choices
+        before = {choice: self._speedup_before(comparison, choice) for choice in step.choices}
         self.confirmed |= {choice: said[choice] for choice in step.choices}
-        self.confirmation_runs += step.choices
         in_order = [said[choice] for choice in step.choices]
-        found, winner = answers.outcome(in_order, default, comparison.facts, margin=self.base.protocol.margin)
-        if (
-            again
-            or self.default_result is None
-            or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome)
-        ):
+        found, winner = answers.outcome(in_order, default, comparison.facts, margin=self.margin)
+        if self.default_result is None or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome):
             self.outcome, self.winner = found, winner
             self.default_result, self.last_result = default, comparison.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
-        lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
+        lost = [one for one, gain in before.items() if gain > math.log1p(self.margin)]
+        lost = [one for one in lost if said[one] is not self.winner]
         if lost and not self.settled:
-            gone = " and ".join(f"`{self.words(one['changes'])}`" for one in lost)
+            gone = " and ".join(f"`{self.words(self.plain(one))}`" for one in lost)
             self.notes.append(f"{gone} was better before, but not in fresh processes.")
 
-    def undecided_winner(self) -> Choice | None:
-        """Return the winner so far if the outcome is undecided."""
-        if self.outcome != "UNDECIDED" or self.winner is None:
-            return None
-        return next((choice for choice, one in self.confirmed.items() if one is self.winner), None)
-
-    def _earlier_speedup(self, one: Evaluation) -> LogSpeedup | None:
-        return gain_of(
-            replace(one, looks=tuple(look for look in one.looks if look.race != self.last_comparison)),
-            self.question,
-        )
-
-    def _promised(self, one: Confirmed, before: Mapping[str, float]) -> bool:
-        """Whether the earlier estimate of a configuration exceeded the margin."""
-        return before.get(changes_words(one["changes"]), 0.0) > math.log1p(self.base.protocol.margin)
+    def _speedup_before(self, comparison: Comparison, choice: Choice) -> float:
+        """ln(speed-up) of a configuration by the comparisons before this one; 0: there is none."""
+        if choice not in self.tried:
+            return 0.0
+        one = self.tried[choice]
+        looks = tuple(look for look in one.looks if look.race != comparison.id)
+        gain = replace(one, looks=looks).speedup(self.question.objective)
+        return 0.0 if gain is None else gain[0]
 
     # --- estimates for display ------------------------------------------------------------------------------
 
     def best(self) -> tuple[Evaluation, ReportedSpeedup] | None:
         """Return the best so far; its interval is corrected for the selection among all evaluations."""
-        for choice, _ in ranked_candidates(self.known())[:1]:
+        for choice, _ in ranked_candidates(self)[:1]:
             found = self.reported_speedup(self.tried[choice], among=max(1, len(self.tried)))
             if found is not None:
                 return self.tried[choice], found
@@ -408,42 +312,17 @@ class SearchState:
         """Return the Pareto front."""
         confirmed = list(self.confirmed.values())
         return answers.pareto_front(
-            list(self.tried.values()), self.question, self.base.protocol.margin, confirmed=confirmed
+            list(self.tried.values()), self.question, self.margin, confirmed=confirmed
         )
 
 
-def _default_of(space: Space, default: TrialSpec) -> Choice | None:
-    """The ORT default in the space, whatever the start of the search; None: not in the space."""
-    asked = [0 for _ in space.axes]
-    for i, axis in enumerate(space.axes):
-        if axis.name == MODEL or is_provider_option(axis.name):
-            continue
-        if (value := effective(default, axis.name)) not in axis.values:
-            return None
-        asked[i] = axis.values.index(value)
-    choice = space.canonical(tuple(asked))
-    return choice if same_request(space.spec(choice), default) else None
+def contrasts_with_default(comparison: Comparison) -> dict[str, Any]:
+    """Return the contrast of each candidate of a comparison with the ORT default, by trial."""
+    contrasts = comparison.facts.get("contrasts", ())
+    return {one["candidate"]: one for one in contrasts if one["baseline"] == comparison.baseline}
 
 
 def _copies(stage: Stage, comparison: Comparison) -> float | None:
     """Ln ratio of the two processes of the ORT default in a screening; None: no screening, or no control."""
     self_tests = comparison.facts.get("self_tests") or ()
     return math.log(self_tests[0]["ratio"]) if stage == "screen" and self_tests else None
-
-
-def _surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
-    """Whether an observation misses a constraint by so much that a longer measurement would miss it, too."""
-    if target.metric == "peak_rss":
-        value = one.value("peak_rss")
-        kept = one.changes.get("enable_cpu_mem_arena", True)
-        spread = MEMORY_SPREAD if kept else MEMORY_SPREAD_WITHOUT_ARENA
-        return value is not None and value * (1 - spread) > target.limit
-    metric = (
-        "latency_p50" if target.metric in FROM_MEDIANS and target.metric != "throughput" else target.metric
-    )
-    value = one.value(metric)
-    if value is None or target.batch_size is not None:
-        return False
-    if target.about.smaller_is_better:
-        return value > SCREEN_SLACK * target.limit
-    return value < target.limit / SCREEN_SLACK

@@ -123,26 +123,26 @@ def enough_s(
     return math.ceil(needed_s / step) * step
 
 
-def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
-    """Refuse a search whose time budget is too short for a confirmation.
+def too_short(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError | None:
+    """Return an error with the sufficient time if a time budget is too short for a confirmation.
 
     Args:
         costs: of the search.
         budget_s: of the whole search.
         share: largest share of the time for screening.
-
-    Raises:
-        BudgetError: with the sufficient time.
     """
-    if can_confirm(costs, budget_s - screening_s(costs, LEAST_SCREENED)):
-        return
-    raise BudgetError(
-        short_words(costs, budget_s),
-        hint=_give_it(costs, share),
+    screened_s = screening_s(costs, LEAST_SCREENED)
+    if can_confirm(costs, budget_s - screened_s):
+        return None
+    return BudgetError(
+        f"A search of {budget_s:.0f} s is too short to confirm a result: one inference takes "
+        f"{ms(costs['run_s'], 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
+        f"{math.ceil(screened_s + confirmation_s(costs)):,} s or more.",
+        hint=_longer_hint(costs, share),
     )
 
 
-def _give_it(costs: SearchCosts, share: float) -> str:
+def _longer_hint(costs: SearchCosts, share: float) -> str:
     return f"Use a budget of {enough_s(costs, share=share):,} s, or let the search extend its budget."
 
 
@@ -157,17 +157,7 @@ def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetErro
     return BudgetError(
         f"A search of {budget_s:.0f} s is too short to confirm a result: starting one process took "
         f"{costs['start_s']:.1f} s.",
-        hint=_give_it(costs, share),
-    )
-
-
-def short_words(costs: SearchCosts, budget_s: float) -> str:
-    """Return why nothing can be confirmed: durations of an inference and of the shortest search."""
-    least_s = screening_s(costs, LEAST_SCREENED) + confirmation_s(costs)
-    return (
-        f"A search of {budget_s:.0f} s is too short to confirm a result: one inference takes "
-        f"{ms(costs['run_s'], 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
-        f"{math.ceil(least_s):,} s or more."
+        hint=_longer_hint(costs, share),
     )
 
 

@@ -12,7 +12,7 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, quality, trial_grade
 from core.evidence.ranking import Rank
 from core.evidence.verdict import icon_and_color
-from core.run.axes import point_name, value_words
+from core.run.axes import point_name
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import Measured
 from core.show import cells, setting_chips
@@ -28,16 +28,19 @@ from core.show.comparison_text import (
     ranks,
     reference,
 )
+from core.show.setting_chips import changes_text
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, verdict_basis
-from core.show.table import Abridged, Column, Item, Table, Value, tabulate
-from core.show.verdict import background_load_text, short_of
-from core.show.words import changes_text, counted, interval, state_words, verdict
+from core.show.table import Abridged, Column, Item, Kind, Table, Value, tabulate
+from core.show.verdict import background_load_text, in_words, short_of
+from core.show.words import counted, state_words
 from core.spec import spec_from_dict
+from core.spec.metrics import METRICS, Metric, Quantity
+from core.spec.settings import value_words
 from core.store import Deletion, Tags
 from core.wire.errors import TunerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
-from core.wire.units import provider, size, span
+from core.wire.units import provider, size, span, span_ms
 
 _GRADE_HELP = (
     "Precision of the result: half-width of the 95 % interval. A ≤ 1 %, B ≤ 3 %, C ≤ 10 %, D wider; F: "
@@ -157,6 +160,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: by_id[one].state if one in by_id else "deleted",
         ),
         *_doubts_in_files(by_id.get),
+        *_other_metrics(result, but=("throughput", "cpu_s", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
         drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
         colors=[icon_and_color(found[one])[1] if one in found else None for one in order(comparison)],
@@ -183,7 +187,7 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
-    return verdict(found)
+    return in_words(found)
 
 
 def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
@@ -286,6 +290,29 @@ def _latency_in_files(
     return [column(name) for name in ("p50_s", "p50_s_low", "p50_s_high", "p95_s")]
 
 
+_KINDS: Mapping[Quantity, Kind] = {"time": "ms", "size": "bytes"}
+
+
+def _other_metrics(
+    result: Callable[[Item], Mapping[str, Any]], *, but: Sequence[str]
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Return the columns of the metrics that a table does not place itself.
+
+    Args:
+        result: of an item.
+        but: names of the metrics that the table has already.
+    """
+
+    def column(metric: Metric) -> tuple[Column, Callable[[Item], Value]]:
+        kind = _KINDS.get(metric.quantity, "number")
+        return (
+            Column(metric.column, kind, key=metric.key, on="browser", more=True, help=metric.help),
+            lambda one: metric.value(result(one)),
+        )
+
+    return [column(one) for one in METRICS.values() if one.column and one.name not in but]
+
+
 def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column, Callable[[Item], Value]]]:
     def result(one: Item) -> Mapping[str, Any]:
         found = trial(one)
@@ -366,9 +393,9 @@ def points(
         (Column("front", key="front", on="none"), stands(lambda one: one.front)),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
-            lambda one: one.peak_rss_bytes,
+            lambda one: one.result.get("peak_rss_bytes"),
         ),
-        (Column("runs", "count", on="browser", more=True), lambda one: one.runs or None),
+        (Column("runs", "count", on="browser", more=True), lambda one: one.result.get("runs")),
         (Column("ran on", on="browser", more=not any(one.fallback for one in found)), _ran_on),
         (
             Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
@@ -386,6 +413,7 @@ def points(
         (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
         (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
         (Column("error", key="error", on="browser"), lambda one: one.error),
+        *_other_metrics(_result_of_a_point, but=("throughput", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, ranking)),
         drop=("p95", "trial", "95 % interval"),
         solid=("95 % interval", "samples/s, 95 %"),
@@ -404,13 +432,20 @@ def _number(value: object) -> Value:
     return value if isinstance(value, int) else None
 
 
+def _result_of_a_point(one: Measured) -> Mapping[str, Any]:
+    return one.result
+
+
 def _same_as(one: Measured) -> str:
     return "" if one.same is None else point_name(one.same)
 
 
 def _interval(one: Measured) -> str | None:
     known = one.latency
-    return None if known is None else interval(known.get("p50_s_low"), known.get("p50_s_high"))
+    if known is None:
+        return None
+    low, high = known.get("p50_s_low"), known.get("p50_s_high")
+    return "unknown: too few runs" if low is None and high is None else span_ms(low, high, unit="")
 
 
 def _rate_interval(one: Measured) -> str | None:
@@ -427,16 +462,15 @@ def _p95(one: Measured) -> Value:
 def _against_default(one: Measured) -> str:
     if one.is_default:
         return "the default itself"
-    return verdict(one.contrast) if one.contrast else ""
+    return in_words(one.contrast) if one.contrast else ""
 
 
 def _ran_on(one: Measured) -> str:
-    ran = {"effective_providers": one.providers, "fallback": one.fallback}
-    return "" if one.latency is None else ran_on(ran)
+    return "" if one.latency is None else ran_on(one.result)
 
 
 def _remarks_on_a_point(one: Measured, ranking: SweepRanking | None) -> str:
-    remarks = _fallback(one.providers if one.fallback else None)
+    remarks = _fallback(one.result.get("effective_providers") if one.fallback else None)
     if ranking is not None:
         remarks += ["over the limit"] if ranking.is_in(one, ranking.over) else []
     remarks += [OUTPUTS_DIFFER] if one.breach else []
@@ -520,6 +554,7 @@ def history(
         *_tag_columns(own),
         *_doubts_in_files(_same_trial),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
+        *_other_metrics(_facts, but=("throughput", "cpu_s", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
         drop=("samples/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),

@@ -33,18 +33,12 @@ from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import background_load_text
 from core.show.words import counted, state_words
 from core.spec import settings
-from core.spec.question import OBJECTIVES, question_from_dict
+from core.spec.metrics import METRICS
+from core.spec.question import question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
 from core.wire.units import ci, ms, size
 
-WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
-    **dict.fromkeys(("latency_p50", "latency_mean", "latency_p95", "latency_p99"), ("faster", "slower")),
-    "throughput": ("more samples/s", "fewer samples/s"),
-    "cpu_s": ("less CPU time per sample", "more CPU time per sample"),
-    "peak_rss": ("less peak memory", "more peak memory"),
-    "model_size": ("smaller", "larger"),
-}
 COLORS: Mapping[str, Color] = {
     "FOUND": "green",
     "NO_DIFFERENCE": "blue",
@@ -62,7 +56,8 @@ REASON_LIMIT = 160  # characters of a reason
 def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
     """Return a speed-up and its interval as texts: ("1.42× faster", "95 % CI [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
-    better, worse = WORDS.get(gain["metric"], ("better", "worse"))
+    metric = METRICS.get(gain["metric"])  # None: of two weighted ones
+    better, worse = (metric.better, metric.worse) if metric is not None else ("better", "worse")
     if low is None or high is None:
         return f"about {ratio_text(ratio)}×", "no interval"
     if gain["verdict"] == Verdict.SLOWER:
@@ -291,8 +286,8 @@ def effects(found: Sequence[EffectRecord]) -> Table:
     return tabulate(
         found,
         (Column("setting", key="setting"), lambda one: _setting(one["setting"])),
-        (Column("value", key="value"), lambda one: value_words(one["value"])),
-        (Column("versus", key="against"), lambda one: value_words(one["against"])),
+        (Column("value", key="value"), lambda one: settings.value_words(one["value"])),
+        (Column("versus", key="against"), lambda one: settings.value_words(one["against"])),
         (Column("speed-up", right=True), lambda one: f"{one['ratio']:.{places}f}×"),
         (
             Column("95 %", right=True),
@@ -303,13 +298,6 @@ def effects(found: Sequence[EffectRecord]) -> Table:
         (Column("ratio_high", "number", key="ratio_high", on="none"), lambda one: one["ratio_high"]),
         (Column("effect"), _effect_words),
     )
-
-
-def value_words(value: Any) -> str:
-    """Return the value of a setting as readable text."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "default" if value is None else str(value)
 
 
 def _effect_words(one: EffectRecord) -> str:
@@ -441,6 +429,3 @@ def _short_answer(one: StudyRecord) -> str:
         case "NONE_KEEPS_LIMITS":
             return "none meets the constraints"
     return str(one.answer["outcome"]).lower()
-
-
-assert set(WORDS) == set(OBJECTIVES)

@@ -276,7 +276,7 @@ def _live(job: Status | None) -> None:
 def _ended(job: Status) -> None:
     job_box.report_end(job, cancelled="The evaluation was cancelled; finished models are kept.")
     for error in (job.result or {}).get("errors", []):
-        state.report_record(error)
+        state.report(error)
 
 
 def _empty(record: ModelRecord) -> None:

@@ -27,7 +27,7 @@ from core.run.explanation import (
 )
 from core.run.job import Status
 from core.show import setting_chips, verdict
-from core.show.report.subjects import Why
+from core.show.report.subjects import AboutDifference
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
@@ -322,7 +322,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     with bar.more:
         _comparison_button(of)
         if found is not None:
-            report.offer(lambda: Why(pair=of, found=found), key="explain")
+            report.offer(lambda: AboutDifference(pair=of, found=found), key="explain")
 
 
 def _comparison_button(of: Pair) -> None:

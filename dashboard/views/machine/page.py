@@ -97,7 +97,7 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     if running is not None:
         _live(running.id)
     elif (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
-        state.report_record(ended.error)
+        state.report(ended.error)
     try:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:

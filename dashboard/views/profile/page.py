@@ -370,7 +370,7 @@ def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) 
                 "to see which operators and nodes take the time."
             )
     elif shown.state == "FAIL" and shown.error:
-        state.report_record(shown.error)
+        state.report(shown.error)
     elif shown.state == "CANCELLED":
         st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
     elif shown.state == "COMPLETE":

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from core.run.search.strategies import strategy_named
 from core.show.format import duration
-from core.spec.question import OBJECTIVES, PRESETS, STRATEGIES, question_from_dict
+from core.spec.metrics import OBJECTIVES
+from core.spec.question import PRESETS, STRATEGIES, question_from_dict
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord
@@ -300,10 +300,6 @@ def strategy() -> None:
     names = (form.STRATEGY, form.WARM, form.SEED, form.GIVE_WAY)
     changed = sum(st.session_state[name] != form.DEFAULTS[name] for name in names)
     collapsible.group("Strategy", _strategy, key="search.how", icon="route", changed=changed)
-    try:
-        strategy_named(st.session_state[form.STRATEGY])
-    except TunerError as error:
-        state.report(error)
 
 
 def _strategy() -> None:

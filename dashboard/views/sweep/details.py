@@ -7,10 +7,10 @@ import streamlit as st
 from core.run.axes import point_name
 from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
-from core.show import words
+from core.show import verdict
 from core.show.sheets import comparisons
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
-from core.wire.units import DASH, interval, size
+from core.wire.units import interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
@@ -114,7 +114,7 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""
-            memory = DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes)
+            memory = size(row.result.get("peak_rss_bytes"))
             column.metric("Peak memory added by the session", memory)
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
@@ -124,15 +124,13 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
 
 
 def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
-    found = (
-        [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
-    )
+    runs, rows = row.result.get("runs", 0), row.result.get("batch_size")
+    found = [f"{runs:,} runs of {rows} sample{'s' * (rows != 1)}"] if row.latency is not None else []
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
-        found.append(
-            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
-        )
+        against_default = verdict.in_words(row.contrast)
+        found.append(f"Median latency per sample versus ONNX Runtime's default: {against_default}")
     if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
     if ranking.is_in(row, ranking.open):

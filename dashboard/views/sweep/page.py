@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
 
-from core.evidence.comparison import Comparison, Configuration, with_references
-from core.evidence.measurement import Trial
+from core.evidence.comparison import Comparison, with_references
 from core.run import job_types, prediction, sweep
-from core.run.ask_tell import ComparisonRequest, Known, Study, fixed_strategy
 from core.run.axes import Axis, Models, axes_of_study, study_name
-from core.run.job import Job, Status
+from core.run.job import Status
+from core.run.known_trials import Known, known_trials
 from core.run.sweep import Measured, Point
 from core.show import verdict
-from core.show.report.subjects import Curve
+from core.show.report.subjects import AboutSweep
 from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -110,7 +109,7 @@ def _form(record: ModelRecord) -> FormValues | None:
     except TunerError as error:
         state.report(error)
         return None
-    return base, axes, points, _shown(record, named, points).read_progress(state.store()).known
+    return base, axes, points, _known(record, named, points)
 
 
 def _base() -> TrialSpec | None:
@@ -185,31 +184,12 @@ def _study_label(comparison: Comparison) -> str:
 # --- earlier results ----------------------------------------------------------------------------------
 
 
-Earlier = Callable[[TrialSpec], Trial | None]
-
-
-def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Earlier) -> Study:
-    """Return a study that measures all points in one comparison."""
-
-    def compare(asked: Sequence[Configuration]) -> Job:
-        what = f"sweep of {len(asked)} points of {record.name}"
-        names = {"study": name, "model_name": record.name, "what": what}
-        return state.comparison_job(
-            asked, **names, wait_quiet_s=wait_quiet_s(), protocol=job_types.sweep_protocol(asked)
-        )
-
-    return Study(
-        name=name,
-        strategy=fixed_strategy(ComparisonRequest(asked=sweep.configurations(points), job=compare)),
-        earlier=earlier,
-    )
-
-
-def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study:
-    """Return the shown sweep, with earlier measurements of its points on this machine."""
+def _known(record: ModelRecord, named: Models, points: Sequence[Point]) -> Known:
+    """Return the results of the shown sweep, and earlier measurements of its points on this machine."""
     fingerprint = state.environment()["fingerprint"]
     earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
-    return _study(SHOWN.id or "", record, points, earlier)
+    asked = sweep.configurations(points)
+    return known_trials(state.store(), asked, study=SHOWN.id or "", earlier=earlier)
 
 
 def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
@@ -328,22 +308,25 @@ def _start(record: ModelRecord, again: bool) -> None:
         axes = varied.chosen_axes()
         named = sweep.models(state.store(), record)
         points = sweep.expand(state.current_spec(), axes, record.info, named)
-        known = _shown(record, named, points).read_progress(state.store()).known
-        rows = sweep.join(points, known)
-        wanted = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
-        todo = {one.spec.key() for one in sweep.configurations(wanted)}
+        rows = sweep.join(points, _known(record, named, points))
+        todo = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
+        asked = sweep.configurations(todo)
+        if not asked:
+            return
         study = study_name(axes, uuid.uuid4().hex[:8])
-
-        def earlier(spec: TrialSpec) -> Trial | None:
-            return None if spec.key() in todo else known[spec.key()].trial
-
-        jobs = _study(study, record, points, earlier).advance(state.store(), state.scheduler().submit)
+        comparison = state.comparison_job(
+            asked,
+            study=study,
+            model_name=record.name,
+            what=f"sweep of {len(asked)} points of {record.name}",
+            wait_quiet_s=wait_quiet_s(),
+            protocol=job_types.sweep_protocol(asked),
+        )
+        job = state.scheduler().submit(comparison)
     except TunerError as error:
         state.keep_error(error)
         return
-    if not jobs:
-        return
-    state.follow(jobs[0], "sweep", study=study)
+    state.follow(job, "sweep", study=study)
     SHOWN.show(study)
 
 
@@ -366,9 +349,9 @@ def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: S
     measure_longer.button("sweep", comparison, trials, lambda more: SHOWN.show(more.study))
 
 
-def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> Curve:
+def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> AboutSweep:
     trials = [state.store().trial(row.trial) for row in rows if row.trial]
-    return Curve(axes=axes, points=rows, comparison=comparison, trials=trials)
+    return AboutSweep(axes=axes, points=rows, comparison=comparison, trials=trials)
 
 
 def _live(

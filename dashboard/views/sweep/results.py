@@ -105,7 +105,7 @@ def _details(complete: Sequence[Measured], comparison: Comparison | None, busy: 
     if (found := quality(result)) and not is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.caption(
-            f"{format.plain(verdict.counted(result))} of all points, "
+            f"{format.plain(verdict.rounds_words(result))} of all points, "
             f"{format.duration(result.get('wall_s'))}. "
             + ("" if found.grade == "A" else f"{reason} {remedy}")
         )
@@ -242,7 +242,7 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
 
 
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
-    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
+    ran = charts.ran_label(row.result)
     latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""

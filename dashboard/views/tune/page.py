@@ -14,7 +14,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run import job_types
 from core.show import cells
-from core.show.report.subjects import OneTrial
+from core.show.report.subjects import AboutTrial
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
@@ -22,6 +22,7 @@ from core.wire.errors import TunerError
 from core.wire.output_check import breach
 from dashboard import demo, format, live_events, state, url_state
 from dashboard.charts import compare_charts
+from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import TUNE
 from dashboard.widgets import (
@@ -71,7 +72,7 @@ def page() -> None:
 
 def _shown() -> Trial | None:
     """Return the trial of the link or of this session, or that on which a demonstration opens."""
-    if TUNE.id is None and not url_state.named(state.TRIAL_PARAM) and (first := state.opening()):
+    if TUNE.id is None and not url_state.named(state.TRIAL_PARAM) and (first := first_view.opening()):
         TUNE.link(first)
     return TUNE.open(state.store().trial, _load)
 
@@ -411,7 +412,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
         trial_result.explain_link(compared.baseline.id, trial.id)
     page_frame.link("export", "Export", trial=trial.id)
     comparison, beside = (compared.comparison, compared.beside) if compared is not None else (None, ())
-    report.offer(lambda: OneTrial(trial=trial, comparison=comparison, beside=beside), key="tune")
+    report.offer(lambda: AboutTrial(trial=trial, comparison=comparison, beside=beside), key="tune")
     with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
         if compared is not None:
             _longer_button(trial, compared.comparison)
@@ -419,7 +420,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
         trial_result.pin_button(trial.model_sha256, trial.id, is_pinned=is_pinned, key="pin")
         page_frame.link("profile", "Profile", trial=trial.id)
         st.caption("The address that opens this result in any browser:")
-        st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+        st.code(url_state.link({state.TRIAL_PARAM: trial.id}), language=None, wrap_lines=True)
 
 
 def _versus_baseline(trial: Trial, baseline: Trial) -> None:

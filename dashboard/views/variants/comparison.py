@@ -114,7 +114,7 @@ def running() -> None:
         del jobs[name]
         if status is not None:
             for error in filter(None, [status.error, *(status.result or {}).get("errors", [])]):
-                state.report_record(error)
+                state.report(error)
 
 
 def _measure(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec) -> None:
