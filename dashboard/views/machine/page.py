@@ -15,7 +15,8 @@ from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import state
-from dashboard.widgets import job_box, live_view, machine_line, page_frame, peaks
+from dashboard.views.machine import facts as machine_facts
+from dashboard.widgets import job_box, live_view, page_frame, peaks
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
 KIND = "self-test"
@@ -38,9 +39,9 @@ def page() -> None:
     newest = _noise_check(fingerprint, running)
     _peaks(found)
     st.markdown("#### System")
-    machine_line.facts(environment)
+    machine_facts.system(environment)
     st.markdown("#### Execution providers")
-    machine_line.providers(environment)
+    machine_facts.providers(environment)
     _details(environment, newest, found)
 
 
@@ -49,7 +50,7 @@ def _details(
 ) -> None:
     with st.expander("Details", icon=":material/info:", key="machine.details"):
         if newest is not None:
-            machine_line.noise_check_details(evaluate(newest), newest)
+            machine_facts.noise_check_details(evaluate(newest), newest)
         if found is not None:
             peaks.about(found)
         st.caption(
@@ -57,7 +58,7 @@ def _details(
             "fingerprint are compared."
         )
         st.code(environment["fingerprint"], language=None)
-        machine_line.libraries(environment)
+        machine_facts.libraries(environment)
 
 
 # --- peaks --------------------------------------------------------------------------------------------------
@@ -106,13 +107,13 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     newest = next((one for one in tests if one["when"] == "alone"), None)
     found = evaluate(newest) if newest is not None else None
     if found is not None and newest is not None:
-        machine_line.noise_check_result(found, newest)
+        machine_facts.noise_check_result(found, newest)
     elif running is None:
         st.info("No noise check yet. It takes a few seconds.", icon=":material/monitor_heart:")
-    machine_line.noise_history(tests)
+    machine_facts.noise_history(tests)
     if found is not None:
-        machine_line.noise_check_remarks(found)
-        machine_line.needs(found)
+        machine_facts.noise_check_remarks(found)
+        machine_facts.needs(found)
     return newest
 
 

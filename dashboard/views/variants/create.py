@@ -19,9 +19,9 @@ from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import fields, format, state
 from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import steps as step_controls
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import controls, dataset, feeding, setting
-from dashboard.widgets import steps as step_controls
 
 NAME, CALIBRATION = "variants.name", "variants.calibration"
 RANDOM, DATA = "Random values", "My data"
