@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.api.explaining import explain
+from core.api.exporting import export, verify
 from core.api.graphs import graph, node_errors
+from core.api.measuring import tune
 from core.api.models import convert, inspect
 from core.api.session import Session
 from core.api.variants import transform, variants
@@ -92,3 +94,18 @@ def test_a_variant_is_created_and_listed(session: Session, tmp_path: Path) -> No
     assert variants(session=session).to_dict()["variants"]
     with pytest.raises(SpecError, match="no step calibrates"):
         transform(model, "fp16", calibration="rows.npz", session=session)
+
+
+def test_a_result_is_exported_and_verified(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    trial = tune(model, effort="quick", runs=20, session=session).id
+    text = export(trial, "python", session=session)
+    assert "onnxruntime" in text.to_dict()["text"]
+    packed = export(trial, "bundle", tmp_path / "x.zip", session=session)
+    assert packed.to_dict()["size_bytes"] == (tmp_path / "x.zip").stat().st_size
+    checked = verify(tmp_path / "x.zip", measure=False, session=session)
+    assert (checked.record["state"], checked.record["same"]["state"]) == ("NOT_MEASURED", "YES")
+    with pytest.raises(SpecError, match="needs a baseline"):
+        verify(tmp_path / "x.zip", fail_if_slower=0.1, session=session)
+    with pytest.raises(SpecError, match="YAML only"):
+        export(trial, "python", whole=True, session=session)
