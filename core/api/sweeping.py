@@ -226,4 +226,6 @@ def sweep_result(found: Sweep) -> Result[Sweep]:
         document=Sweep.document,
         content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
         rows=Sweep.table,
+        store=found.session.store,
+        refs=[found.name],
     )
