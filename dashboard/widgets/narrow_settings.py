@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from dashboard import state
+
 
 def foot(page: str, action: Callable[[str], None]) -> None:
     """Draw the row; wide screens hide it.
@@ -21,11 +23,7 @@ def foot(page: str, action: Callable[[str], None]) -> None:
             "Close" if is_open else "Settings",
             key=f"drawer.{'open' if is_open else 'shut'}",
             icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
-            on_click=_move,
+            on_click=state.put,
             args=(name, not is_open),
         )
         action(f"{page}.run.foot")
-
-
-def _move(name: str, opens: bool) -> None:
-    st.session_state[name] = opens

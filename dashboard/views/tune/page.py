@@ -388,12 +388,7 @@ def _longer_button(trial: Trial, comparison: Comparison) -> None:
 def _pinned(trial: Trial) -> Trial | None:
     """Return the currently pinned baseline; the trial may have been compared with an earlier one."""
     pinned = state.store().baseline(trial.model_sha256)
-    if pinned is None:
-        return None
-    try:
-        return state.store().trial(pinned)
-    except TunerError:  # deleted meanwhile
-        return None
+    return state.trial_if_kept(pinned) if pinned is not None else None
 
 
 def _includes(compared: trial_result.TrialComparison | None, pinned: Trial) -> bool:
