@@ -136,7 +136,7 @@ def test_a_file_dropped_on_the_first_page_that_is_no_model_is_refused_there(open
 
 
 def dropped(at: AppTest, files: list[Path]) -> AppTest:
-    at.session_state["first.pending"] = [str(file) for file in files]
+    at.session_state["first.upload.pending"] = [str(file) for file in files]
     at.run()
     assert not at.exception
     return at
