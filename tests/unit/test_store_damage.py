@@ -16,7 +16,7 @@ import pytest
 
 from core.cli import run
 from core.run.job_log import clean_up
-from core.store import Accuracy, Store, database, lost_by_restore, restore
+from core.store import Accuracy, Store, database, lost_by_restore, restore, restoring
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
@@ -275,7 +275,7 @@ def test_migration_without_space_for_its_copy_changes_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(database.copies, "copy", full)
+    monkeypatch.setattr(database, "copy", full)
     with pytest.raises(StoreError, match="space"):
         Store(old_store)
     with closing(sqlite3.connect(old_store)) as db:
@@ -427,11 +427,11 @@ def test_a_damaged_store_has_nothing_that_a_restore_would_lose(store: Store, tmp
 def test_a_store_that_cannot_be_read_is_not_taken_for_an_empty_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Path) -> int:
+    def fail(*_: Path) -> set[tuple[str, str]]:
         raise sqlite3.OperationalError("disk I/O error")
 
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr(database.copies, "count_missing", fail)
+    monkeypatch.setattr(restoring, "_ids", fail)
     with pytest.raises(StoreError, match="disk I/O error"):
         lost_by_restore(tmp_path / "kept.db", store.path)
 
@@ -440,7 +440,7 @@ def test_writer_that_stays_stops_a_restore(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr(database, "BUSY_S", 0.1)
+    monkeypatch.setattr(restoring, "BUSY_S", 0.1)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):
