@@ -45,7 +45,7 @@ class PruneResult:
     samples_bytes: int  # of their raw measurements
     compressed: int  # trials whose raw measurements an older version wrote as text, packed without loss
     baselines_kept: int  # pinned trials that were excluded from pruning
-    kept_bytes: int  # of the remaining raw measurements
+    kept_bytes: int  # raw measurements that remain
     freed_bytes: int  # decrease of the file size; an estimate in a dry run
     file_bytes: int  # file size afterwards; an estimate in a dry run
 

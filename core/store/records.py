@@ -34,13 +34,13 @@ class Accuracy:
     """Scores of one model and configuration on one dataset; every metric is computed from them."""
 
     id: str
-    key: str  # equal for the same session on the same data, see `run.accuracy`
+    key: str  # equal for the same session on the same data
     model_sha256: str  # content of the model
     model_name: str
-    spec: dict[str, Any]  # `TrialSpec.to_dict()` with the data
-    dataset: dict[str, Any]  # `DatasetSpec.to_dict()`
+    spec: dict[str, Any]  # as in a YAML file, with the data
+    dataset: dict[str, Any]  # as in a YAML file
     reply: wire.AccuracyReply
-    scores_path: str  # `.npz` with `scores` [rows, classes] and `labels` [rows]
+    scores_path: str  # `.npz` with `scores` [samples, classes] and `labels` [samples]
     created_at: float  # seconds since the epoch
     fingerprint: str = ""  # of the machine; empty: not known, so never reused
 

@@ -367,7 +367,7 @@ def test_bug_is_one_line_and_its_traceback_a_file(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("nobody expected this")
 
-    monkeypatch.setattr("core.cli.models.resolve_model", broken)
+    monkeypatch.setattr("core.api.models.resolve_model", broken)
     code, out, err = command("inspect", "x", "--json")
     assert code == 1
     assert json.loads(out)["error"]["type"] == "WorkerError"
