@@ -151,20 +151,17 @@ class Store:
         kind: str | None = None,
         state: str | None = None,
         limit: int = 500,
-        damaged: bool = False,
     ) -> list[Trial]:
-        """Return trials, newest first, without raw measurements and profile (see `trial`).
+        """Return trials, newest first, without raw measurements and profile (see `trial`), and damaged ones.
 
         The kind "reference" (a baseline or ORT default of a comparison) is listed only with `kind`. The kind
-        "screen" (screened by a search) is listed only with `kind` or `study`. Damaged rows are left out; with
-        `damaged` they have the state DAMAGED and no numbers.
+        "screen" (screened by a search) is listed only with `kind` or `study`.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
         hidden = "('reference')" if study else "('reference', 'screen')"
         where = f"kind NOT IN {hidden}" if kind is None else "1"
         with self._database.reading() as db:
-            found = [_trial_or_damaged(row) for row in select(db, TRIALS, wanted, limit, where)]
-        return [one for one in found if damaged or one.state != "DAMAGED"]
+            return rows.undamaged(select(db, TRIALS, wanted, limit, where), TRIALS.read)
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
         """Delete trials with their raw measurements and files; unknown ids are ignored.
@@ -470,13 +467,11 @@ class Store:
         """Return a search by its id or its first 6 or more characters; see `trial`."""
         return self._one(STUDIES, study_id)
 
-    def studies(
-        self, *, model_sha256: str | None = None, state: str | None = None, limit: int = 100
-    ) -> list[StudyRecord]:
+    def studies(self, *, model_sha256: str | None = None, limit: int = 100) -> list[StudyRecord]:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
-        wanted = {"model_sha256": model_sha256, "state": state}
         with self._database.reading() as db:
-            return rows.undamaged(select(db, STUDIES, wanted, limit), STUDIES.read)
+            found = select(db, STUDIES, {"model_sha256": model_sha256}, limit)
+        return rows.undamaged(found, STUDIES.read)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
