@@ -49,10 +49,6 @@ def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _export(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    if payload["source"] == "tensorflow":  # never in the same process as torch
-        from core.worker.make.tensorflow_export import export_tensorflow
-
-        return export_tensorflow(payload, progress)
     from core.worker.make.export import export
 
     return export(payload, progress)
