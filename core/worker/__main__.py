@@ -35,7 +35,7 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.session.load_check import load_model
+    from core.worker.session.job_session import load_model
 
     limits.cap_memory()
     return load_model(payload["path"], payload.get("custom_op_libraries", []))

@@ -1,4 +1,4 @@
-"""Sessions for a job's own use, and the graphs that sessions save."""
+"""Sessions for a job's own use, the graphs that sessions save, and the job `load`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,24 @@ import onnxruntime as ort
 
 from core import wire
 from core.wire.errors import ModelError
-from core.worker.session import CPU, ORT_ERRORS, operator_options
+from core.worker.session import CPU, ORT_ERRORS, build_session, operator_options
 from core.worker.session.ort_errors import first_line, unregistered
+
+
+def load_model(path: str, libraries: Sequence[str] = ()) -> wire.LoadCheckReply:
+    """Load the model at `path` on the CPU with ONNX Runtime's defaults, and return its version.
+
+    Args:
+        path: of the model.
+        libraries: operator libraries, in the form of `access.resolve_library`.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model.
+        SpecError: a library is not allowed or cannot be loaded.
+        WorkerError: there is not enough memory.
+    """
+    built = build_session(path, {**wire.default_session_plan(), "custom_op_libraries": list(libraries)})
+    return {"version": ort.__version__, "creation_s": built.creation_s, "libraries": built.libraries}
 
 
 def job_session(
