@@ -10,7 +10,6 @@ Every function waits for its result, stores it where the dashboard and the comma
 """
 
 from core.api.exporting import export, verify
-from core.api.variants import transform
 
 from core.api.explaining import explain
 from core.api.history import history
@@ -22,6 +21,7 @@ from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.stored import load_result
 from core.api.sweeping import sweep
+from core.api.variants import transform
 from core.wire.errors import (
     BudgetError,
     Cancelled,
