@@ -48,7 +48,7 @@ Choice = tuple[int, ...]  # for each axis the index of its value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A setting that varies; its first value is that of the configuration from which the search starts."""
+    """A varied setting or dimension, or MODEL; in a search the first value is that of its start."""
 
     name: str
     values: tuple[Value | None, ...]
