@@ -22,13 +22,15 @@ from core.evidence.verdict import (
     Verdict,
     icon_and_color,
     is_rejected,
+    measured,
     parts,
     precision_is_known,
     precision_text,
     ratio_is_known,
+    words,
 )
 from core.run.explanation import Pair
-from core.show import format, words
+from core.show import format
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
@@ -87,7 +89,7 @@ def background_load_mark(result: Mapping[str, Any] | None) -> str:
 def quality_details(result: Mapping[str, Any] | None) -> list[str]:
     """Return the reasons for the grade of a result, background load, and the remedy, as sentences."""
     found = result or {}
-    told = [sentence(text) for name in ("grade_reason", "remedy") if (text := str(found.get(name) or ""))]
+    told = [sentence(one) for name in ("grade_reason", "remedy") if (one := str(found.get(name) or ""))]
     if busy := background_load_text(found):
         told.insert(1, f"Measured {busy}. {BUSY_MEANING}")
     return told
@@ -146,7 +148,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     rejected = is_rejected(contrast)
     icon, color = icon_and_color(contrast)
     return Card(
-        headline=sentence(words.verdict(contrast), stop=""),
+        headline=sentence(contrast_text(contrast), stop=""),
         icon=icon,
         color=color,
         against=_against(comparison, contrast),
@@ -280,7 +282,14 @@ _WHEN = {
 }
 
 
-# --- short verdicts -----------------------------------------------------------------------------------------
+# --- texts of a verdict -------------------------------------------------------------------------------------
+
+
+def contrast_text(contrast: Contrast) -> str:
+    """Return a contrast as text; a rejected one is not called a verdict."""
+    if is_rejected(contrast):
+        return f"rejected: no verdict ({measured(contrast)})"
+    return words(contrast) + different_outputs_words(contrast)
 
 
 def short(contrast: Contrast) -> str:

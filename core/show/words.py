@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from core.evidence.measurement import Trial
-from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
 from core.spec import TrialSpec, changed, requested_value, spec_from_dict
 from core.wire.errors import INTERRUPTED, SpecError
-from core.wire.output_check import different_outputs_words
 from core.wire.units import DASH, span_ms
 
 
@@ -27,13 +25,6 @@ def short_time(epoch_s: float) -> str:
     """Return a short time stamp: without the year, or without the time if it is long ago."""
     recent = time.time() - epoch_s < 300 * 86_400
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
-
-
-def verdict(one: Mapping[str, Any]) -> str:
-    """Return a contrast as text; a rejected one is not called a verdict."""
-    if is_rejected(one):
-        return f"rejected: no verdict ({measured(one)})"
-    return words(one) + different_outputs_words(one)
 
 
 def value_text(value: object) -> str:

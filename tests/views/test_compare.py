@@ -17,7 +17,7 @@ from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
 from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
-from core.show.words import verdict as in_words
+from core.show.verdict import contrast_text
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
@@ -383,7 +383,7 @@ def test_a_rejected_comparison_ranks_nothing_and_says_what_to_do(
     assert "Rank" not in table(at)
     said = [text for text in table(at)["Verdict"] if text != "baseline"]
     assert said
-    no_verdict = {in_words(one) for one in comparison.facts["contrasts"]}
+    no_verdict = {contrast_text(one) for one in comparison.facts["contrasts"]}
     assert set(said) <= no_verdict
     assert not lines(at, "1.43×")
 

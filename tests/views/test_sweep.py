@@ -20,7 +20,7 @@ from core.evidence.verdict import Verdict
 from core.run import axes, prediction
 from core.run.axes import point_name
 from core.show import verdict
-from core.show.words import verdict as in_words
+from core.show.verdict import contrast_text
 from core.spec import TrialSpec
 from core.spec.space import Axis
 from core.store import ModelRecord, Store
@@ -428,7 +428,7 @@ def test_a_rejected_comparison_names_no_best_point(
     assert not lines(at, "samples/s")
     said = {one for one in against_default(at) if "×" in one}
     assert said
-    assert said <= {in_words(one) for one in comparison.facts["contrasts"]}
+    assert said <= {contrast_text(one) for one in comparison.facts["contrasts"]}
     assert numbers(at.button(key="curves.run").label) == [3]
 
 
@@ -573,7 +573,7 @@ def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
     at.session_state["curves.point"] = BOTH
     at.run()
     assert tells(at.button(key="curves.use").label, BOTH)
-    assert any(lines(at, in_words(one)) for one in comparison.facts["contrasts"])
+    assert any(lines(at, contrast_text(one)) for one in comparison.facts["contrasts"])
     memory = "Peak memory added by the session"
     assert {one.label for one in at.metric} >= {"p50", "p95", "Throughput", memory}
     at.button(key="curves.line_here").click().run()

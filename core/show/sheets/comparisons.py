@@ -31,8 +31,8 @@ from core.show.comparison_text import (
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, verdict_basis
 from core.show.table import Abridged, Column, Item, Kind, Table, Value, tabulate
-from core.show.verdict import background_load_text, short_of
-from core.show.words import changes_text, counted, interval, state_words, verdict
+from core.show.verdict import background_load_text, contrast_text, short_of
+from core.show.words import changes_text, counted, interval, state_words
 from core.spec import spec_from_dict
 from core.spec.metrics import METRICS, Metric, Quantity
 from core.store import Deletion, Tags
@@ -185,7 +185,7 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
-    return verdict(found)
+    return contrast_text(found)
 
 
 def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
@@ -457,7 +457,7 @@ def _p95(one: Measured) -> Value:
 def _against_default(one: Measured) -> str:
     if one.is_default:
         return "the default itself"
-    return verdict(one.contrast) if one.contrast else ""
+    return contrast_text(one.contrast) if one.contrast else ""
 
 
 def _ran_on(one: Measured) -> str:

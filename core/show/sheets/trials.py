@@ -16,8 +16,8 @@ from core.show import cells
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.peaks import NOT_MEASURED
 from core.show.table import Column, Table, tabulate, texts
-from core.show.verdict import OLDER, is_older, noise_words, quality_details
-from core.show.words import changes_of, changes_text, counted, verdict, when
+from core.show.verdict import OLDER, contrast_text, is_older, noise_words, quality_details
+from core.show.words import changes_of, changes_text, counted, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.output_check import OUTPUTS_DIFFER, breach, error_in_words
 from core.wire.profile import NodeTime, Profile, by_operator, by_provider
@@ -107,7 +107,7 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
         yield Fact(
-            "verdict", f"{verdict(one)}; versus {against}; {verdict_basis(one)}", icon_and_color(one)[1]
+            "verdict", f"{contrast_text(one)}; versus {against}; {verdict_basis(one)}", icon_and_color(one)[1]
         )
     noise = (OLDER if is_older(one) else noise_words(one) for one in contrasts)
     yield from [Fact("noise", text) for text in noise if text][:1]

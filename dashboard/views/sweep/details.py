@@ -7,9 +7,9 @@ import streamlit as st
 from core.run.axes import point_name
 from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
-from core.show import words
 from core.show.sheets import comparisons
 from core.show.table import csv_text
+from core.show.verdict import contrast_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state
@@ -139,7 +139,7 @@ def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
         found.append(
-            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
+            f"Median latency per sample versus ONNX Runtime's default: {contrast_text(row.contrast)}"
         )
     if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
