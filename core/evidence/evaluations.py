@@ -83,6 +83,10 @@ class Evaluation:
         found = [one.gains[metric] for one in self.looks if metric in one.gains]
         return pooled(found) if found else None
 
+    def speedup(self, objective: Mapping[str, float]) -> LogSpeedup | None:
+        """Return the log speed-up of an objective from all observations; None: a metric is missing."""
+        return weighted({name: self.gain(name) for name in objective}, objective)
+
     def value(self, metric: str) -> float | None:
         """Return the newest value of a metric."""
         return next((one.values[metric] for one in reversed(self.looks) if metric in one.values), None)
@@ -137,7 +141,7 @@ def reported_speedup(
     careful = [look for look in one.looks if look.gains and look.stage == "confirm"]
     careful = careful or [look for look in one.looks if look.gains and look.launches >= SPREAD_LAUNCHES]
     looks = tuple(careful[-1:]) or one.looks
-    gain = weighted({name: replace(one, looks=looks).gain(name) for name in objective}, objective)
+    gain = replace(one, looks=looks).speedup(objective)
     if gain is None:
         return None
     reach = None

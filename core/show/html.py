@@ -14,17 +14,17 @@ from core.wire.units import visible
 
 def fragment(sheet: Sheet) -> str:
     """Return a sheet as a part of a page."""
-    return f"<div><strong>{text(sheet.headline)}</strong>{''.join(parts(sheet.parts))}</div>"
+    return f"<div><strong>{escaped(sheet.headline)}</strong>{''.join(parts(sheet.parts))}</div>"
 
 
-def text(words: str) -> str:
+def escaped(words: str) -> str:
     """Return text as HTML without markup; unprintable characters become visible."""
     return html.escape(visible(words), quote=True)
 
 
 def prose(words: str) -> str:
     """Return a sentence as HTML; text in backticks becomes code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped(words))
 
 
 def parts(content: Sequence[Part]) -> Iterable[str]:
@@ -45,7 +45,7 @@ def parts(content: Sequence[Part]) -> Iterable[str]:
 
 def _facts(facts: Sequence[Fact]) -> Iterable[str]:
     rows = "".join(
-        f'<tr><th scope="row">{text(one.name)}</th>'
+        f'<tr><th scope="row">{escaped(one.name)}</th>'
         f'<td class="{one.color or "plain"}">{prose(one.text)}</td></tr>'
         for one in facts
     )
@@ -54,16 +54,16 @@ def _facts(facts: Sequence[Fact]) -> Iterable[str]:
 
 def _table(table: Table) -> Iterable[str]:
     heads, rows = table_texts(table)
-    left = {one.head for one in astext(table)[0] if one.is_text}
+    left = {one.head for one in as_text(table)[0] if one.is_text}
     sides = ["left" if head in left else "right" for head in heads]
     named = list(zip(heads, sides, strict=True))
     yield '<div class="wide"><table><thead><tr>'
-    yield "".join(f'<th scope="col" class="{side}">{text(head)}</th>' for head, side in named)
+    yield "".join(f'<th scope="col" class="{side}">{escaped(head)}</th>' for head, side in named)
     yield "</tr></thead><tbody>"
     colors = table.colors or [None] * len(rows)
     for row, color in zip(rows, colors, strict=True):
         cells = zip(row, sides, strict=True)
         yield f'<tr class="{color or "plain"}">'
-        yield "".join(f'<td class="{side}">{text(cell)}</td>' for cell, side in cells)
+        yield "".join(f'<td class="{side}">{escaped(cell)}</td>' for cell, side in cells)
         yield "</tr>"
     yield "</tbody></table></div>"

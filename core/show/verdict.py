@@ -89,7 +89,7 @@ def background_load_mark(result: Mapping[str, Any] | None) -> str:
 def quality_details(result: Mapping[str, Any] | None) -> list[str]:
     """Return the reasons for the grade of a result, background load, and the remedy, as sentences."""
     found = result or {}
-    told = [sentence(one) for name in ("grade_reason", "remedy") if (one := str(found.get(name) or ""))]
+    told = [sentence(text) for name in ("grade_reason", "remedy") if (text := str(found.get(name) or ""))]
     if busy := background_load_text(found):
         told.insert(1, f"Measured {busy}. {BUSY_MEANING}")
     return told
@@ -148,7 +148,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     rejected = is_rejected(contrast)
     icon, color = icon_and_color(contrast)
     return Card(
-        headline=sentence(contrast_text(contrast), stop=""),
+        headline=sentence(in_words(contrast), stop=""),
         icon=icon,
         color=color,
         against=_against(comparison, contrast),
@@ -174,7 +174,7 @@ def _against(comparison: Comparison, contrast: Contrast) -> str:
 
 def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     result = comparison.facts
-    facts = [counted(contrast)]
+    facts = [rounds_words(contrast)]
     if flagged := contrast.get("flagged_rounds"):
         facts[0] += f", {flagged} of them disturbed"
     if (wall_s := contrast.get("wall_s") or result.get("wall_s")) is not None:
@@ -183,7 +183,7 @@ def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     return facts
 
 
-def counted(of: Mapping[str, Any]) -> str:
+def rounds_words(of: Mapping[str, Any]) -> str:
     """Return the number of launches and rounds: "9 launches, 54 rounds"; of old comparisons "16 rounds".
 
     Args:
@@ -270,7 +270,7 @@ def self_test_lines(comparison: Comparison) -> list[str]:
         told = f"{test['ratio']:.3f}×"
         if low is not None and high is not None:
             told = f"{told}, {ci(f'{low:.3f}', f'{high:.3f}')}" if ratio_is_known(low, high) else NOT_KNOWN
-        lines.append(f"{when}: {told}, {counted(test)}")
+        lines.append(f"{when}: {told}, {rounds_words(test)}")
     return lines
 
 
@@ -282,10 +282,10 @@ _WHEN = {
 }
 
 
-# --- texts of a verdict -------------------------------------------------------------------------------------
+# --- as text -----------------------------------------------------------------------------------------
 
 
-def contrast_text(contrast: Contrast) -> str:
+def in_words(contrast: Contrast) -> str:
     """Return a contrast as text; a rejected one is not called a verdict."""
     if is_rejected(contrast):
         return f"rejected: no verdict ({measured(contrast)})"

@@ -1,6 +1,6 @@
 """A report as one HTML file: interactive plots, both themes, printable, no external request.
 
-Everything from models, files and people is escaped here: text by `_text`, data of the figures by `_data`. A
+Everything from models, files and people is escaped here: text by `escaped`, data of the figures by `_data`. A
 content security policy in the file allows its own two scripts and nothing else, so that a name that escaped
 both could neither run code nor send a request.
 """
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
@@ -20,20 +18,24 @@ from plotly.offline import get_plotlyjs
 
 from core.evidence.verdict import Color
 from core.show.format import when
-from core.show.report import File, Report, Section
-from core.show.report.markdown import table_texts
-from core.show.sheets import Fact, Part
-from core.show.table import Table, as_text
-from core.wire.units import visible
-from dashboard.report.figures import Plot
+from core.show.html import escaped, parts, prose
+from core.show.report import File, Price, Report, Section
+from core.show.report.compose import compose
+from core.show.report.subjects import About
+from core.store import Store
+from dashboard.report.figures import Plot, plots_of
 
 MOST_BYTES = 6_000_000  # of a file that people send to each other
 LEFT_OUT = "Left out, because the file would be too large: {}. See the page of the result."
 SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red": "✕", "gray": "○"}
 
 
-def page(report: Report, plots: Sequence[Plot]) -> str:
-    """Return the file; plots that may be left out are omitted, and named, if it would be too large."""
+def html_of(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> str:
+    """Return the HTML file about a result; see `compose` for the arguments.
+
+    Plots that may be left out are omitted, and named, if it would be too large.
+    """
+    report, plots = compose(about, store, price=price, recorded=recorded), plots_of(about)
     text = _written(report, plots)
     spared: list[Plot] = []
     while len(text.encode()) > MOST_BYTES and (spare := _largest(plots, spared)) is not None:
@@ -51,11 +53,11 @@ def _largest(plots: Sequence[Plot], without: Sequence[Plot]) -> Plot | None:
 
 def _written(report: Report, plots: Sequence[Plot], spared: Sequence[Plot] = ()) -> str:
     here = Path(__file__)
-    plotly, script = get_plotlyjs() if plots else "", here.with_name("report.js").readtext("utf-8")
-    style = here.with_name("report.css").readtext("utf-8")
-    return Template(here.with_name("report.html").readtext("utf-8")).substitute(
+    plotly, script = get_plotlyjs() if plots else "", here.with_name("report.js").read_text("utf-8")
+    style = here.with_name("report.css").read_text("utf-8")
+    return Template(here.with_name("report.html").read_text("utf-8")).substitute(
         policy=_policy([one for one in (plotly, script) if one], style),
-        title=text(f"{report.title} · ORTune"),
+        title=escaped(f"{report.title} · ORTune"),
         style=style,
         body="\n".join(_body(report, plots, spared)),
         data=_data(plots),
@@ -90,22 +92,22 @@ def _data(plots: Sequence[Plot]) -> str:
 
 def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iterable[str]:
     if report.recorded:
-        yield f'<p class="recorded" role="note">{text(report.recorded)}</p>'
-    yield f"<h1>{text(report.title)}</h1>"
-    yield f'<p class="about">{text(_about(report))}</p>'
+        yield f'<p class="recorded" role="note">{escaped(report.recorded)}</p>'
+    yield f"<h1>{escaped(report.title)}</h1>"
+    yield f'<p class="about">{escaped(_about(report))}</p>'
     if report.rejected:
         yield (
             '<section class="box red" role="alert"><h2>✕ Rejected: no '
             f"verdict</h2><p>{prose(report.rejected)}</p></section>"
         )
     yield f'<section class="box {report.color}"><p class="verdict">'
-    yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {text(report.verdict)}</p>'
+    yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {escaped(report.verdict)}</p>'
     if report.support:
-        yield f"<p>{text(' · '.join(report.support))}</p>"
+        yield f"<p>{escaped(' · '.join(report.support))}</p>"
     yield "</section>"
     yield from _plots(plots)
     for one in spared:
-        yield f"<p>{text(LEFT_OUT.format(one.title))}</p>"
+        yield f"<p>{escaped(LEFT_OUT.format(one.title))}</p>"
     for section in (*report.result, *([report.cost] if report.cost is not None else [])):
         yield from _section(section)
     if report.caveats:
@@ -119,7 +121,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
             yield from _file(file)
         yield "</section>"
     said = f"Measured by ORTune {report.tool_version}. This file works offline."
-    yield f"<footer>{text(said)}</footer>"
+    yield f"<footer>{escaped(said)}</footer>"
 
 
 def _about(report: Report) -> str:
@@ -131,22 +133,22 @@ def _plots(plots: Sequence[Plot]) -> Iterable[str]:
     for number, one in enumerate(plots):
         height = int(one.figure.layout.height or 360)
         yield (
-            f'<figure><h2>{text(one.title)}</h2><div class="plot" id="plot-{number}" role="img" '
-            f'aria-label="{text(one.alt)}" style="height:{height}px"></div>'
-            f"<figcaption>{text(one.alt)}.</figcaption></figure>"
+            f'<figure><h2>{escaped(one.title)}</h2><div class="plot" id="plot-{number}" role="img" '
+            f'aria-label="{escaped(one.alt)}" style="height:{height}px"></div>'
+            f"<figcaption>{escaped(one.alt)}.</figcaption></figure>"
         )
 
 
 def _section(section: Section) -> Iterable[str]:
-    yield f"<section><h2>{text(section.title)}</h2>"
+    yield f"<section><h2>{escaped(section.title)}</h2>"
     yield from parts(section.parts)
     yield "</section>"
 
 
 def _file(file: File) -> Iterable[str]:
-    inside = f"<p>{text(file.missing)}</p>" if file.missing else f"<pre>{_lines(file.text)}</pre>"
-    yield f"<details><summary>{text(file.name)}</summary>{inside}</details>"
+    inside = f"<p>{escaped(file.missing)}</p>" if file.missing else f"<pre>{_lines(file.text)}</pre>"
+    yield f"<details><summary>{escaped(file.name)}</summary>{inside}</details>"
 
 
 def _lines(text: str) -> str:
-    return "\n".join(text(line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(escaped(line) for line in text.rstrip("\n").split("\n"))

@@ -17,7 +17,7 @@ from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
 from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
-from core.show.verdict import contrast_text
+from core.show.verdict import in_words
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
@@ -383,7 +383,7 @@ def test_a_rejected_comparison_ranks_nothing_and_says_what_to_do(
     assert "Rank" not in table(at)
     said = [text for text in table(at)["Verdict"] if text != "baseline"]
     assert said
-    no_verdict = {contrast_text(one) for one in comparison.facts["contrasts"]}
+    no_verdict = {in_words(one) for one in comparison.facts["contrasts"]}
     assert set(said) <= no_verdict
     assert not lines(at, "1.43×")
 
@@ -410,7 +410,7 @@ def test_the_parts_of_the_widest_interval_are_told(
     comparison, _ = put(mlp, machine)
     said = texts(opened(open_page("compare", comparison=comparison.id), DETAILS))
     assert tells(said, "±1 %", "±1.7 %")
-    assert tells(said, verdict.counted(comparison.facts))
+    assert tells(said, verdict.rounds_words(comparison.facts))
     older, _ = put(mlp, machine, older=True)
     said = texts(opened(open_page("compare", comparison=older.id), DETAILS))
     assert "±1.7 %" not in said

@@ -21,7 +21,7 @@ from core.evidence.result_types import InputDescription
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict
 from core.show.setting_chips import chips
-from core.show.verdict import contrast_text
+from core.show.verdict import in_words
 from core.spec.presets import PRESETS
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.steps import Step
@@ -424,7 +424,7 @@ def test_a_run_is_really_compared_with_the_default_and_shows_the_providers_used(
     comparison = state.store().comparison(trial.comparison)
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = result["contrasts"][0]
-    assert contrast_text(contrast)[1:] in at.header[0].value.replace("\\", "")
+    assert verdict.in_words(contrast)[1:] in at.header[0].value.replace("\\", "")
     assert f"against {DEFAULT_LABEL}" in texts(at)
     assert comparison.result is not None
     assert f"Grade {comparison.result['grade']}" in texts(at)
@@ -649,7 +649,7 @@ def test_a_rejected_comparison_is_no_verdict_and_says_why_and_what_to_do(
     assert CONTROL_FAILED in texts(at)
     assert cards(at)["break_even"] == break_even("unknown")
     assert at.tabs[0].label == "Ratio"
-    no_verdict = contrast_text(told(compared)).partition(" (")[0]
+    no_verdict = in_words(told(compared)).partition(" (")[0]
     assert any(no_verdict in one.proto.spec for one in at.get("plotly_chart"))
 
 
@@ -884,7 +884,7 @@ def test_a_pinned_baseline_is_measured_in_the_next_run(
     at = open_page(model=mlp, trial=first.id)
     click(at, "pin")
     assert state.store().baseline(mlp.content_sha256) == first.id
-    assert at.button(key="unpin")
+    assert at.button(key="pin").icon == ":material/keep_off:"
     widget(at, "intra_op_num_threads").set_value(None)
     widget(at, "enable_cpu_mem_arena").set_value(fields.OFF).run()
     assert tells(at.button(key="run").help, "pinned")

@@ -14,20 +14,19 @@ from core.run.axes import (
     offered,
     parse_values,
     row_of,
-    value_words,
 )
 from core.run.search.search_space import CPU
 from core.spec import TrialSpec
-from core.spec.settings import Place
+from core.spec.settings import Place, value_words
 from core.spec.space import MODEL, Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import state
 
-AXIS = "curves.axis"
-SECOND = "curves.second"
+AXIS = "sweep.axis"
+SECOND = "sweep.second"
 NONE = ""  # no second setting
-VALUES = "curves.values"  # + "." + name of the axis
+VALUES = "sweep.values"  # + "." + name of the axis
 
 
 def _values_key(name: str) -> str:
