@@ -36,6 +36,7 @@ from core.spec.settings import (
     value_words,
 )
 from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
+from core.spec.text_values import ON_OFF
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
@@ -57,7 +58,7 @@ Choice = tuple[int, ...]  # for each axis the index of its value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A setting that varies; its first value is that of the configuration from which the search starts."""
+    """A varied setting or dimension, or MODEL; in a search the first value is that of its start."""
 
     name: str
     values: tuple[Value | None, ...]
@@ -408,7 +409,7 @@ def _without_value(axis: Axis, text: str) -> Axis:
 
 def _spellings(value: Value | None) -> set[str]:
     if isinstance(value, bool):
-        return {"true", "on", "1", "yes"} if value else {"false", "off", "0", "no"}
+        return {text for text, on in ON_OFF.items() if on is value}
     if isinstance(value, tuple):
         return {one.lower() for one in value} | {
             one.removesuffix("ExecutionProvider").lower() for one in value
