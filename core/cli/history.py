@@ -18,7 +18,8 @@ from core.cli.sheets import print_parts
 from core.evidence.measurement import Trial
 from core.run.job_log import clean_up
 from core.show import documents
-from core.show.sheets import Line, comparisons
+from core.show.sheets import Line
+from core.show.sheets import history as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
 from core.store import PruneResult, Store, Tags
@@ -151,9 +152,9 @@ def history(
     if json_:
         print_json(documents.history(store, trials, marks))
     elif format_ == "csv":
-        print_lines([csv_text(comparisons.history(trials, marks))])
+        print_lines([csv_text(sheets.table(trials, marks))])
     elif format_ == "md":
-        print_lines([md_text(comparisons.history(trials, marks))])
+        print_lines([md_text(sheets.table(trials, marks))])
     elif not trials and wanted.asked:
         print_lines(["No trial matches."])
     else:
@@ -162,11 +163,9 @@ def history(
 
 def _print_history(trials: Sequence[Trial], marks: Mapping[str, Tags], rescued: Sequence[Path]) -> None:
     listed = (
-        comparisons.history(trials, marks)
-        if trials
-        else Line("No trials yet. Measure one: ortune tune digits_cnn")
+        sheets.table(trials, marks) if trials else Line("No trials yet. Measure one: ortune tune digits_cnn")
     )
-    print_parts([listed, *comparisons.rescued(rescued)])
+    print_parts([listed, *sheets.rescued(rescued)])
 
 
 def _prune_limits(
