@@ -23,6 +23,7 @@ from core import __version__
 from core.store import home
 from core.wire.files import written_whole
 from dashboard import fields, state
+from dashboard.pages import PAGES
 from dashboard.widgets import dataset, protocol
 
 PARAM = "form"
@@ -43,20 +44,7 @@ _KEPT = re.compile(
     r"|knob\..+|options?\..+|dim\..+|value\..+"
     r"|protocol\.wait_(quiet|minutes)"
     rf"|({dataset.LABELLED}|{dataset.CALIBRATION})\.({'|'.join(dataset.FIRST_VALUES)})"
-    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|target\..+)"
-    r"|accuracy\.(chosen|of_family|last|settings|batch|job|view|into|reference|accepted|metric"
-    r"|positive|level)"
-    r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|closed)"
-    r"|curves\.(axis|second|values\..+|again|line_ms|statistic|view\.[12]|ghosts)"
-    r"|profile\.(source|measured|runs|view|search)"
-    r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|extend|give_way|variants"
-    r"|fixed|never|strategy|warm_start|seed)"
-    r"|graph\.(source|view|color|search)"
-    r"|why\.(baseline|candidate|job|view|search)"
-    r"|variants\.(chain|name|calibration|view|racers|offered|precision|job\..+)"
-    r"|step\.[0-9a-f]{6}\..+"
-    r"|history\.(model|kind|state|search)"
-    r"|export\.(source|accepted\..+)"
+    r"|step\.[0-9a-f]{6}\..+" + "".join(rf"|{one.name}\.({one.kept})" for one in PAGES.values() if one.kept)
 )
 _NEVER_KEPT = (fields.key("expert"),)  # a link must not switch it on for another person
 
@@ -180,7 +168,7 @@ def _is_empty(key: str, value: Any) -> bool:
     """Whether a key without a known default says nothing: no result, an empty option or fixed value."""
     if re.fullmatch(_SHOWN, key):
         return value is None
-    return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
+    return key.startswith((*fields.OPTIONS, "value.")) and value in ("", None, fields.DEFAULT)
 
 
 def _usual() -> Mapping[str, Any]:

@@ -301,6 +301,16 @@ def fused(**changes: Any) -> dict[str, Any]:
     return side(ran, **{"outside_us": 15, "model": MODEL, "covers": covers, **changes})
 
 
+# 100 billion operations and 10 billion bytes per second: the ridge is at 10 operations per byte
+PEAK_TIMES: dict[str, Any] = {
+    "threads": 2,
+    "operations": 2_000_000_000,
+    "product_ns": [20_000_000] * 40,
+    "moved_bytes": 500_000_000,
+    "copy_ns": [50_000_000] * 40,
+}
+
+
 def point(values: Mapping[str, Any], *, trial: str = "", **facts: Any) -> Measured:
     """A point of a sweep; facts that are not its own are those of its result, and None removes one."""
     own = {name: facts.pop(name) for name in list(facts) if name in Measured.__dataclass_fields__}

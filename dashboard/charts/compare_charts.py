@@ -258,13 +258,18 @@ def forest(info: ForestInfo, *, looks: Looks = VERDICTS, slim: bool = False, lea
         figure.add_vrect(x0=low, x1=high, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below")
     figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     add_rows(figure, rows, looks)
-    figure.update_xaxes(
-        type="log",
-        range=[math.log10(end) for end in info.axis],
-        tickvals=[value for value, _ in info.ticks],
-        ticktext=[text for _, text in info.ticks],
-    )
+    figure.update_xaxes(ratio_scale(info.axis, info.ticks))
     return figure
+
+
+def ratio_scale(ends: tuple[float, float], ticks: Sequence[tuple[float, str]]) -> dict[str, Any]:
+    """Return a logarithmic axis of ratios, for `update_xaxes` or `update_yaxes`."""
+    return {
+        "type": "log",
+        "range": [math.log10(end) for end in ends],
+        "tickvals": [value for value, _ in ticks],
+        "ticktext": [text for _, text in ticks],
+    }
 
 
 def _broken(title: str) -> str:

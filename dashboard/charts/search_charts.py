@@ -34,7 +34,7 @@ from dashboard.charts import (
     number,
     text_lines,
 )
-from dashboard.charts.compare_charts import VERDICTS, ForestInfo, ForestRow, forest, reach
+from dashboard.charts.compare_charts import VERDICTS, ForestInfo, ForestRow, forest, ratio_scale, reach
 
 ROOM = 0.08  # share of an axis next to the data
 LEAST_SHOWN = 0.5  # smaller speed-ups are outside of the view, unless the best is barely larger
@@ -125,7 +125,7 @@ def _intervals(rows: Sequence[ForestRow], baseline: str) -> ForestInfo:
         baseline=baseline,
         rows=[replace(row, short=f"{row.value:.{places}f}×") for row in rows],
         axis=axis,
-        ticks=[(one, tick(one)) for one in speedup_ticks(*axis)],
+        ticks=_named_ticks(*axis),
     )
 
 
@@ -146,6 +146,10 @@ def speedup_ticks(low: float, high: float) -> list[float]:
 
 WIDE, MOST_TICKS = 6.0, 7  # a wider span of speed-ups gets the ticks of a logarithmic axis
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def _named_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    return [(one, tick(one)) for one in speedup_ticks(low, high)]
 
 
 def tick(ratio: float) -> str:
@@ -209,10 +213,27 @@ def front_info(
         winner: `Confirmed`, drawn with the result of its confirmation run; None: there is none.
     """
     title, unit = cost_title(cost), SHOWN_UNITS[METRICS[cost].quantity][0]
+
+    def point(
+        changes: Mapping[str, Any],
+        trial: str,
+        value: float,
+        ratio: float,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> Point:
+        label, x = changes_words(changes), value / unit
+        hover = text_lines((*label.split(", "), times(ratio, low, high), f"{title}: {number(x)}"))
+        return Point(label=label, trial=trial, x=x, ratio=ratio, low=low, high=high, hover=hover)
+
+    front = [
+        point(one["changes"], one["trial"], one["values"][cost], *_with_bounds(one["gains"][0]))
+        for one in points
+        if cost in one["values"]
+    ]
     on_front = {changes_words(one["changes"]) for one in points}
-    front = [_front_point(one, cost, title, unit) for one in points if cost in one["values"]]
     others = [
-        _point(changes_words(one.changes), one.looks[-1].trial, value / unit, ratio, title=title)
+        point(one.changes, one.looks[-1].trial, value, ratio)
         for one in tried
         if not one.failed
         and changes_words(one.changes) not in on_front
@@ -221,54 +242,21 @@ def front_info(
     ]
     best: list[Point] = []
     if winner is not None and (value := winner["measurements"].get(cost)) is not None:
-        gain = winner["gain"]
-        best = [
-            _point(
-                changes_words(winner["changes"]),
-                winner["trial"],
-                value / unit,
-                gain["ratio"],
-                gain["ratio_low"],
-                gain["ratio_high"],
-                title=title,
-            )
-        ]
+        best = [point(winner["changes"], winner["trial"], value, *_with_bounds(winner["gain"]))]
     everybody = [*front, *others, *best]
+    axis = _gain_axis(everybody)
     return Front(
         x_title=title,
         front=front,
         others=others,
         winner=best,
-        axis=_gain_axis(everybody),
-        beyond=sum(one.ratio < _gain_axis(everybody)[0] for one in everybody),
+        axis=axis,
+        beyond=sum(one.ratio < axis[0] for one in everybody),
     )
 
 
-def _front_point(one: FrontPoint, cost: str, title: str, unit: float) -> Point:
-    gain = one["gains"][0]
-    return _point(
-        changes_words(one["changes"]),
-        one["trial"],
-        one["values"][cost] / unit,
-        gain["ratio"],
-        gain["ratio_low"],
-        gain["ratio_high"],
-        title=title,
-    )
-
-
-def _point(
-    label: str,
-    trial: str,
-    x: float,
-    ratio: float,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    title: str,
-) -> Point:
-    hover = text_lines((*label.split(", "), times(ratio, low, high), f"{title}: {number(x)}"))
-    return Point(label=label, trial=trial, x=x, ratio=ratio, low=low, high=high, hover=hover)
+def _with_bounds(gain: SpeedUpNumbers) -> tuple[float, float | None, float | None]:
+    return gain["ratio"], gain["ratio_low"], gain["ratio_high"]
 
 
 def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
@@ -300,13 +288,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     ):
         if points:
             _add_points(figure, points, name, color, symbol, size)
-    ticks = speedup_ticks(*info.axis)
-    figure.update_yaxes(
-        type="log",
-        range=[math.log10(end) for end in info.axis],
-        tickvals=ticks,
-        ticktext=[tick(one) for one in ticks],
-    )
+    figure.update_yaxes(ratio_scale(info.axis, _named_ticks(*info.axis)))
     return figure
 
 

@@ -11,7 +11,7 @@ from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
 from core.wire.files import written_whole
-from dashboard.report.html_file import html_of
+from dashboard.report.page import html_of
 
 
 def main() -> int:

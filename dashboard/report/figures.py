@@ -51,7 +51,7 @@ class Plot:
     spare: bool = False  # may be left out to keep the file small
 
 
-def plots(about: About) -> list[Plot]:
+def plots_of(about: About) -> list[Plot]:
     """Return the plots of a report; none if there is nothing to draw."""
     match about:
         case AboutTrial():

@@ -130,7 +130,7 @@ def test_a_gpu_is_described_with_its_driver() -> None:
 def test_without_a_self_test_the_page_offers_one(open_page: Open) -> None:
     at = open_page("machine")
     assert ":material/monitor_heart:" in [one.icon for one in at.info]
-    assert not at.button(key="machine.test").disabled
+    assert not at.button(key="machine.run").disabled
     assert not at.get("plotly_chart")
 
 
@@ -188,7 +188,7 @@ def test_a_running_self_test_is_found_again_by_every_session(open_page: Open, jo
     cancelled = jobs(status(kind="self-test", stage="self-test", done=12, total=48, elapsed_s=2.0))
     at = open_page("machine")
     assert [12, 48, 2.0] in [numbers(followed(at, "machine.watch")["text"])]
-    assert at.button(key="machine.test").disabled
+    assert at.button(key="machine.run").disabled
     click(at, "machine.cancel")
     assert cancelled == ["job"]
 
@@ -207,7 +207,7 @@ def test_a_self_test_that_failed_is_told_once(open_page: Open, monkeypatch: pyte
     monkeypatch.setattr(service, "submit", lambda _: "job")
     monkeypatch.setattr(service, "status", lambda job: failed)
     at = open_page("machine")
-    at.button(key="machine.test").click().run()
+    at.button(key="machine.run").click().run()
     assert any("killed" in one.value for one in at.error)
     at.run()
     assert not at.error
@@ -218,7 +218,7 @@ def test_the_test_really_runs_and_leaves_an_answer(
 ) -> None:
     monkeypatch.setattr(comparison, "SELF_TEST", replace(comparison.SELF_TEST, budget_s=4))
     at = open_page("machine")
-    at.button(key="machine.test").click().run()
+    at.button(key="machine.run").click().run()
     assert not at.exception
     assert state.scheduler().join(120)
     at.run()
@@ -293,7 +293,7 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_pa
     job = status(what="measure mlp", stage="rounds", done=3, total=9)
     jobs(job)
     at = open_page("history")
-    at.session_state[state.OWN] = {"id": "job", "page": "views/tune/page.py", "query": {"trial": "job"}}
+    at.session_state[state.OWN] = {"id": "job", "page": "tune", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
     assert ":material/speed:" in sidebar(at)

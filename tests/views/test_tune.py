@@ -16,8 +16,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.comparison import DEFAULT_LABEL
-from core.evidence.input_description import InputDescription
 from core.evidence.quality import CONTROL_FAILED
+from core.evidence.result_types import InputDescription
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict
 from core.show.setting_chips import chips
@@ -327,7 +327,7 @@ def test_a_fixed_value_is_fed_and_shown(
     spec = submitted[0]["spec"]
     assert spec.workload.feed_values == {"x": 0.5}
     fed = InputDescription(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
-    trial = put_compared(record, changes={"fed": [fed.to_dict()]}).trial
+    trial = put_compared(record, changes={"fed": [fed]}).trial
     assert any(
         ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
     )
@@ -884,7 +884,7 @@ def test_a_pinned_baseline_is_measured_in_the_next_run(
     at = open_page(model=mlp, trial=first.id)
     click(at, "pin")
     assert state.store().baseline(mlp.content_sha256) == first.id
-    assert at.button(key="unpin")
+    assert at.button(key="pin").icon == ":material/keep_off:"
     widget(at, "intra_op_num_threads").set_value(None)
     widget(at, "enable_cpu_mem_arena").set_value(fields.OFF).run()
     assert tells(at.button(key="run").help, "pinned")

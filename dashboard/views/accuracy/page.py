@@ -285,9 +285,9 @@ def _ended(job: Status) -> None:
     if job.state == "CANCELLED":
         st.info("The evaluation was cancelled; finished models are kept.", icon=":material/cancel:")
     elif job.error is not None:
-        state.report_record(job.error)
+        state.report(job.error)
     for error in (job.result or {}).get("errors", []):
-        state.report_record(error)
+        state.report(error)
 
 
 def _empty(record: ModelRecord) -> None:
@@ -301,7 +301,7 @@ def _empty(record: ModelRecord) -> None:
             ":material/fact_check: **Nothing evaluated yet.** Choose labelled data below, "
             "then press **Evaluate**. The sample digits belong to the model `digits_cnn`."
         )
-        st.page_link("views/variants/page.py", label="Create a variant", icon=":material/science:")
+        page_frame.link("variants", "Create a variant")
 
 
 page()

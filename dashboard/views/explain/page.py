@@ -42,14 +42,14 @@ BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 SHOWN = ShownResult("explain.shown", (BASELINE_PARAM, CANDIDATE_PARAM))  # ids of the pair
 
 # session keys
-BASELINE, CANDIDATE = "why.baseline", "why.candidate"
-JOB = "why.job"  # id of the job that this session started last, and its pair
-PICKED = "why.earlier"
+BASELINE, CANDIDATE = "explain.baseline", "explain.candidate"
+JOB = "explain.job"  # id of the job that this session started last, and its pair
+PICKED = "explain.earlier"
 LIMIT = 100
 EARLIER = 30
 KINDS = ("measure", "reference")
 EXPLAIN = "Explain"
-RESULTS, RESULTS_PX = "why.results", 560
+RESULTS, RESULTS_PX = "explain.results", 560
 SETTINGS_SHOWN = 90  # characters
 ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Runtime's fusions."
 
@@ -205,8 +205,8 @@ def _pick(
                 "settings, or compare configurations."
             )
             with st.container(horizontal=True):
-                st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
-                st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
+                page_frame.link("tune", "Tune")
+                page_frame.link("compare", "Compare")
         return None
     _choose_defaults(trials)
     SHOWN.show(f"{st.session_state[BASELINE]} {st.session_state[CANDIDATE]}")
@@ -245,13 +245,8 @@ def _results(trials: Mapping[str, Trial]) -> None:
             _picker("Baseline", BASELINE, trials)
             _picker("Candidate", CANDIDATE, trials)
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap)
-            st.page_link(
-                "views/graph/page.py",
-                label="Candidate's graph",
-                icon=":material/account_tree:",
-                query_params={state.TRIAL_PARAM: st.session_state[CANDIDATE]},
-            )
+            st.button("Swap", key="explain.swap", icon=":material/swap_vert:", on_click=_swap)
+            page_frame.link("graph", "Candidate's graph", trial=st.session_state[CANDIDATE])
 
 
 def _choose_defaults(trials: Mapping[str, Trial]) -> None:
@@ -317,7 +312,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     active, again = state.is_active(job), found is not None
     bar.action.button(
         "Explaining" if active else "Explain again" if again else EXPLAIN,
-        key="why.run",
+        key="explain.run",
         type="secondary" if again else "primary",
         icon=":material/troubleshoot:",
         shortcut="Ctrl+Enter",
@@ -328,7 +323,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     with bar.more:
         _comparison_button(of)
         if found is not None:
-            report.offer(lambda: AboutDifference(pair=of, found=found), key="why")
+            report.offer(lambda: AboutDifference(pair=of, found=found), key="explain")
 
 
 def _comparison_button(of: Pair) -> None:
@@ -337,10 +332,10 @@ def _comparison_button(of: Pair) -> None:
     if end.decided:
         return
     if ended := verdict.continuable_comparison(state.store(), of):
-        name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
+        name, key, icon = "Measure longer", "explain.longer", ":material/more_time:"
         text = "Adds launches to the comparison of these two; finished rounds count."
     else:
-        name, key, icon = "Compare these two", "why.race", ":material/flag_check:"
+        name, key, icon = "Compare these two", "explain.race", ":material/flag_check:"
         text = "They were never measured in the same rounds. This compares them."
         if end.raced:
             text = "Too little of their comparison is kept to continue it. This compares them again."
@@ -365,7 +360,7 @@ def _start_comparison(of: Pair, ended: str) -> None:
     except TunerError as error:
         state.report(error)
         return
-    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
+    page_frame.switch_to("compare", comparison=comparison)
 
 
 def _start(of: Pair) -> None:
@@ -390,7 +385,7 @@ def _swap() -> None:
 
 def _live(of: Pair, job: Status | None) -> None:
     job_box.report_end(job)
-    job_box.draw(job, "why", what="this pair", help=job_box.NOTHING_KEPT)
+    job_box.draw(job, "explain", what="this pair", help=job_box.NOTHING_KEPT)
 
 
 def _rejected(of: Pair) -> None:

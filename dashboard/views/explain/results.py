@@ -16,7 +16,7 @@ from dashboard.charts import explain_charts, minus
 from dashboard.widgets import plots, tables
 
 SEARCH_LABEL = "Search nodes by name, operator or provider"
-VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
+VIEW, SEARCH, DETAILS = "explain.view", "explain.search", "explain.details"
 NOTES = (
     (
         "All parts add up to the whole run. A part is clear if the passes agree on its "
@@ -36,7 +36,7 @@ def result(found: Difference, sides: Callable[[], None]) -> None:
         found: the difference.
         sides: draws the names of the two results.
     """
-    with st.container(key="why.sentence"):
+    with st.container(key="explain.sentence"):
         st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
     if not found.end.decided:
         sides()
@@ -119,14 +119,14 @@ def _charts(found: Difference) -> None:
         plots.draw(
             explain_charts.steps(explain_charts.steps_info(found), unit=unit),
             "From one result to the other",
-            key="why.steps",
+            key="explain.steps",
             alt="The difference of the two results, part by part; the lines are 95 % intervals.",
         )
     with right:
         plots.draw(
             explain_charts.sides(found),
             explain_charts.SIDES_TITLE,
-            key="why.sides",
+            key="explain.sides",
             alt=explain_charts.SIDES_TITLE,
         )
 
@@ -166,4 +166,4 @@ def _table(found: Difference, table: Table, name: str, *, words: str = "") -> No
     if words:
         together = sum(float(one or 0) for one in column_of(shown, "difference"))
         st.caption(f"{len(shown.rows)} of {len(table.rows)} lines; together {_signed(found, together)}.")
-    tables.draw(shown, key=f"why.table.{name}", alt=f"Both results by {name}; {tables.SORTABLE}")
+    tables.draw(shown, key=f"explain.table.{name}", alt=f"Both results by {name}; {tables.SORTABLE}")

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.run.job import Status
 from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, Row, Subject, needed, on_model, rows, start
+from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, on_model, rows
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
@@ -254,7 +254,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
         return
     st.session_state[BEFORE] = list(before)
     try:
-        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+        submit = state.scheduler().submit
+        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
     except TunerError as error:
         state.keep_error(error, RUN)
         return
@@ -309,7 +310,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
         st.info("Measuring was cancelled; finished measurements are kept.", icon=":material/cancel:")
     for one in jobs:
         if one.state == "FAIL" and one.error is not None:
-            state.report_record(one.error)
+            state.report(one.error)
         for label, message in ((one.result or {}).get("failures") or {}).items():
             st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
 

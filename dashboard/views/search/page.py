@@ -8,6 +8,7 @@ import streamlit as st
 
 from core.process.job_worker import refuse_worker
 from core.run import search
+from core.run.search.search_space import space_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import Space
@@ -114,9 +115,15 @@ def _space(asked: SearchForm | None) -> tuple[Space | None, str]:
     if asked is None:
         return None, ""
     try:
-        return state.search_space(asked.spec, asked.question, asked.place, asked.models), ""
+        return _counted((asked.spec.key(), asked.question.without, tuple(asked.models.refs)), asked), ""
     except TunerError as error:
         return None, f"{error.message} {error.hint}"
+
+
+@st.cache_resource(show_spinner="Counting configurations…", max_entries=20)
+def _counted(cache_key: tuple[object, ...], _asked: SearchForm) -> Space:
+    """Count the space; hundreds of thousands of combinations take a second."""
+    return space_of(_asked.spec, _asked.question, _asked.place, _asked.models)
 
 
 def _run(record: StudyRecord | None, reason: str, key: str) -> None:

@@ -9,21 +9,20 @@ from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.show.sheets import sweeps
-from core.show.table import csv_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
-from dashboard.widgets import tables
+from dashboard.widgets import page_frame, tables
 
-TABLE = "curves.table"
+TABLE = "sweep.table"
 
 
 def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
     """Draw the table of all points, and the details of one; above the table where the user selected it."""
     table = sweeps.points(shown.rows, ranking, shown.busy)
-    details = st.container(key="curves.details")
+    details = st.container(key="sweep.details")
     names = " and ".join(one.name for one in shown.axes)
     tables.draw(
         table,
@@ -42,20 +41,12 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
         if index is None:
             st.button(
                 "Use in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=True,
                 help="Select a point first.",
             )
-        st.download_button(
-            "Download CSV",
-            data=csv_text(table),
-            file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
-            mime="text/csv",
-            key="curves.csv",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        tables.download(table, f"curve_{'_'.join(one.name for one in shown.axes)}.csv", key="sweep.csv")
 
 
 def _take_row() -> None:
@@ -93,7 +84,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
         with st.container(horizontal=True):
             if st.button(
                 f"Use {name} in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=point.spec is None,
                 help="The selected point, or the best within the limit.",
@@ -102,7 +93,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
             value = (row.latency or {}).get(ranking.percentile)
             st.button(
                 "Set as limit",
-                key="curves.line_here",
+                key="sweep.line_here",
                 icon=":material/horizontal_rule:",
                 disabled=value is None,
                 on_click=_put_line,
@@ -161,5 +152,6 @@ def _use(point: Point, row: Measured) -> None:
     if point.spec is None:
         return
     state.apply_spec(point.spec)
-    trial = row.trial if row.same is None else ""  # a reused trial has other settings
-    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)
+    if row.trial and row.same is None:  # a reused trial has other settings
+        page_frame.switch_to("tune", trial=row.trial)
+    page_frame.switch_to("tune")

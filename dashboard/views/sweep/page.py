@@ -12,6 +12,7 @@ import streamlit as st
 from core.evidence.comparison import Comparison, with_references
 from core.run import job_types, prediction, sweep
 from core.run.axes import Axis, Models, axes_of_study, study_name
+from core.run.job import Status
 from core.run.known_trials import Known, known_trials
 from core.run.sweep import Measured, Point
 from core.show import verdict
@@ -37,11 +38,12 @@ from dashboard.widgets import (
     past_results,
     report,
 )
+from dashboard.widgets.playback import Build
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
-AGAIN = "curves.again"
+AGAIN = "sweep.again"
 SHOWN = ShownResult("sweep.shown", ("study",))  # its study name
-PICKED = "curves.earlier"
+PICKED = "sweep.earlier"
 COMPARISONS_READ = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
 GHOSTS_MOST = 3  # earlier sweeps in the background of a chart
@@ -61,16 +63,16 @@ def page() -> None:
         asked = _form(record)
     if asked is None:
         bar.disabled_action("Measure", "Correct the settings first.")
-        narrow_settings.foot("curves", lambda key: None)
+        narrow_settings.foot("sweep", lambda key: None)
         return
     base, axes, points, known = asked
     rows, comparison = sweep.join(points, known), _comparison()
     with settings:
-        limit = st.container(key="curves.limit")
+        limit = st.container(key="sweep.limit")
         _options(record, base, points, rows)
     run = partial(_run, record, points, rows)
     with bar.action:
-        run("curves.run")
+        run("sweep.run")
     with bar.more:
         _result_actions(axes, comparison, rows)
     comparisons = [found.comparison for found in known.values() if found.comparison is not None]
@@ -87,7 +89,7 @@ def page() -> None:
         state.show_kept_error()
         _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
-    narrow_settings.foot("curves", run)
+    narrow_settings.foot("sweep", run)
 
 
 FormValues = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
@@ -115,7 +117,7 @@ def _base() -> TrialSpec | None:
         return state.current_spec()
     except TunerError as error:
         state.report(error)
-        st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
+        page_frame.link("tune", "Correct the settings on Tune")
         return None
 
 
@@ -228,7 +230,7 @@ def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
         wait_for_quiet()
         st.caption(_prediction(record, points, _todo(points, rows, again=_again())))
     controls.badges(base)
-    st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+    page_frame.link("tune", "Change settings")
 
 
 def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
@@ -241,7 +243,7 @@ def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured],
         key=key,
         type="secondary" if done else "primary",
         icon=":material/replay:" if done else ":material/play_arrow:",
-        shortcut="Ctrl+Enter" if key == "curves.run" and not done else None,
+        shortcut="Ctrl+Enter" if key == "sweep.run" and not done else None,
         on_click=_start,
         args=(record, done),
         **state.unless_closed(
@@ -341,10 +343,10 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> 
 def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence[Measured]) -> None:
     if comparison is None or comparison.state in ACTIVE or any(row.state in ACTIVE for row in rows):
         return
-    report.offer(partial(_curve, axes, comparison, rows), key="curves")
+    report.offer(partial(_curve, axes, comparison, rows), key="sweep")
     # all comparisons of a continued sweep share one study name
     trials = state.store().trials_of(comparison.id)
-    measure_longer.button("curves", comparison, trials, lambda more: SHOWN.show(more.study))
+    measure_longer.button("sweep", comparison, trials, lambda more: SHOWN.show(more.study))
 
 
 def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> AboutSweep:
@@ -356,37 +358,34 @@ def _live(
     comparison: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
     """Draw the running comparison; the whole page is redrawn when it ends."""
-    with st.container(key="curves.live", gap="xsmall"):
+    with st.container(key="sweep.live", gap="xsmall"):
         if comparison is None or comparison.state not in ACTIVE:
             return
-        follow = _follow_points(comparison, points, rows, [axis.name for axis in axes])
+        build = _events(comparison, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
-        name = f"curves-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-        comparison_result.watch(comparison, follow, key="curves.watch", name=name)
+        name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        comparison_result.watch(comparison, build, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
             if state.status(comparison.id) is not None:
                 job_box.cancel(
                     comparison.id,
-                    key="curves.cancel",
+                    key="sweep.cancel",
                     help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
                 )
             st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 
 
-def _follow_points(
+def _events(
     comparison: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
-) -> comparison_result.Follow:
+) -> Build:
     """Return a function that builds a sweep's live event: that of its comparison, and each point so far."""
     trials = comparison_result.trials_of(comparison)
-    follow = comparison_result.follow(comparison, trials)
+    build = comparison_result.events(comparison, trials)
 
-    def event() -> Event:
-        shown, status = follow(), state.status(comparison.id)
-        if status is None or shown.get("ended"):
-            return shown
+    def event(status: Status, now: float) -> Event:
         found = sweep.running_points(points, trials(), status.live or {})
         merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
-        return live_events.add_points(shown, merged, axes)
+        return live_events.add_points(build(status, now), merged, axes)
 
     return event
 

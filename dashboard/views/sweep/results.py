@@ -27,8 +27,8 @@ from dashboard.views.sweep.shown_sweep import LIMIT_MS, ShownSweep
 from dashboard.widgets import collapsible
 from dashboard.widgets import results as common
 
-LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
-STATISTIC = "curves.statistic"
+LINE_NUMBER, LINE_SLIDER = "sweep.line.number", "sweep.line.slider"
+STATISTIC = "sweep.statistic"
 SLIDER_STEPS = 60
 
 
@@ -58,7 +58,7 @@ def results(shown: ShownSweep, limit: DeltaGenerator) -> None:
     _failures(rows)
     details.draw(shown, ranking)
     inside = partial(_details, complete, shown.comparison, shown.busy)
-    collapsible.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
+    collapsible.group("Confidence details", inside, key="sweep.confidence", icon="fact_check")
 
 
 def _empty() -> None:
@@ -87,8 +87,7 @@ def _remarks(said: Sequence[str], comparison: Comparison | None) -> None:
     """Draw what limits the best point, why the comparison was rejected, and the background load."""
     result = comparison.facts if comparison is not None else {}
     if is_rejected(result):
-        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-        st.error(f"{reason}\n\n**What to do:** {remedy}" if remedy else reason, icon=":material/block:")
+        common.rejected(result)
     if words := " ".join(format.plain(one) for one in said if one):
         st.caption(words)
     if comparison is not None:
