@@ -115,14 +115,14 @@ def a_slider(hand: Hand) -> None:
 def a_batch(hand: Hand) -> None:
     """(c)."""
     page = hand.page
-    hand.click(button(page, "curves.run"))
+    hand.click(button(page, "sweep.run"))
     with hand.job():
-        page.locator(".st-key-curves-live .ol-live").wait_for()
-        page.locator(".st-key-curves-latency .main-svg").first.wait_for(timeout=JOB_MS)
+        page.locator(".st-key-sweep-live .ol-live").wait_for()
+        page.locator(".st-key-sweep-latency .main-svg").first.wait_for(timeout=JOB_MS)
     finished(page)
-    type_into(page, "curves.line.number", "1")
+    type_into(page, "sweep.line.number", "1")
     hand.clicks += 1  # into the field
-    hand.click(button(page, "curves.use"))
+    hand.click(button(page, "sweep.use"))
     at_page(page, "Tune")
 
 

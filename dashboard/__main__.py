@@ -95,16 +95,16 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.routing import Route
 
     from dashboard import state
+    from dashboard.pages import PAGES
     from dashboard.server import callbacks, live, upload
     from dashboard.server.shutdown import SignalHandling
-    from dashboard.url_state import OLD_PATHS
 
     block_address_lookup()
     upload.keep_clean()
     callbacks.keep_whole()
 
     moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
-    moved |= {f"/{old}": f"/{path}" for old, path in OLD_PATHS.items()}
+    moved |= {f"/{one.old_name}": f"/{one.name}" for one in PAGES.values() if one.old_name}
 
     async def move(request: Request) -> Response:
         """Redirect an old address to its new one."""

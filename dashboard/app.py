@@ -10,7 +10,9 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import form_state, format, presenting, state, url_state  # noqa: E402
+from dashboard import form_state, format, presenting, state  # noqa: E402
+from dashboard.demo import first_view  # noqa: E402
+from dashboard.pages import PAGES  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import accessibility, glossary, machine_line  # noqa: E402
 
@@ -29,41 +31,16 @@ if not state.is_following():
     form_state.restore()
 
 
-def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
-    name = title.lower()
-    return st.Page(url_state.file_of(name), title=title, icon=icon, url_path=name, default=default)
-
-
-page = st.navigation(
-    {
-        "Measure": [
-            _page("Tune", ":material/tune:", default=True),
-            _page("Search", ":material/manage_search:"),
-            _page("Compare", ":material/compare_arrows:"),
-            _page("Sweep", ":material/show_chart:"),
-        ],
-        "Understand": [
-            _page("Profile", ":material/search_insights:"),
-            _page("Explain", ":material/troubleshoot:"),
-            _page("Graph", ":material/account_tree:"),
-            _page("Machine", ":material/developer_board:"),
-        ],
-        "Change the model": [
-            _page("Models", ":material/deployed_code:"),
-            _page("Variants", ":material/science:"),
-            _page("Accuracy", ":material/fact_check:"),
-        ],
-        "Decide": [
-            _page("Scorecard", ":material/checklist:"),
-            _page("History", ":material/history:"),
-            _page("Export", ":material/file_export:"),
-        ],
-    },
-    expanded=True,  # otherwise Streamlit hides the last ones behind a button
-)
+groups: dict[str, list[StreamlitPage]] = {}
+for one in PAGES.values():
+    icon = f":material/{one.icon}:"
+    script = st.Page(one.file, title=one.title, icon=icon, url_path=one.name, default=not groups)
+    groups.setdefault(one.group, []).append(script)
+# expanded, because otherwise Streamlit hides the last pages behind a button
+page = st.navigation(groups, expanded=True)
 if not state.is_following():
     form_state.keep()  # before the page, so that a reload of a slow page keeps the values just typed
-state.choose_recorded_model(page.title.lower())
+first_view.choose_model(page.title.lower())
 form_state.keep_over_pages(page.url_path)
 presenting.open_presenter_page(page.url_path)
 with st.sidebar:

@@ -8,7 +8,7 @@ number, text, a bool, a list of names, or None. Three-state settings are "defaul
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core import wire
@@ -35,6 +35,8 @@ FEEDS_PATH = "knob.feeds.path"
 TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # for these, off is the default
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
 NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in this order
+OPTIONS = ("option.", "options.")  # prefixes of the widget keys of provider options
+SIZES = ("dim.", "value.")  # and of sizes and fixed values of inputs
 _SPECIAL = ("providers", "dims", "feeds", "feed_values")
 
 
@@ -419,5 +421,4 @@ def _feed_source(feeds: str) -> dict[str, Any]:
 def stale_keys(values: Iterable[str], spec: TrialSpec) -> list[str]:
     """Return the keys of options, sizes and fixed values to delete because `spec` does not set them."""
     wanted = values_from_spec(spec)
-    own: Callable[[str], bool] = lambda name: name.startswith(("option.", "options.", "dim.", "value."))  # noqa: E731
-    return [name for name in values if own(name) and name not in wanted]
+    return [name for name in values if name.startswith((*OPTIONS, *SIZES)) and name not in wanted]

@@ -8,7 +8,6 @@ is never written again. When the disk is full, a reload loses the values; the se
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -22,7 +21,9 @@ import streamlit as st
 
 from core import __version__
 from core.store import home
+from core.wire.files import written_whole
 from dashboard import fields, state
+from dashboard.pages import PAGES
 from dashboard.widgets import dataset, protocol
 
 PARAM = "form"
@@ -37,25 +38,13 @@ _TEXT = "draft.text"  # its content
 _PAGE = "draft.page"  # path of the page drawn last
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_SHOWN = r"[a-z.]+\.(shown|linked)(\.of)?"  # of `ShownResult`
 _KEPT = re.compile(
-    r"model|trial|applied|trial\.of"
+    rf"model|{_SHOWN}"
     r"|knob\..+|options?\..+|dim\..+|value\..+"
     r"|protocol\.wait_(quiet|minutes)"
     rf"|({dataset.LABELLED}|{dataset.CALIBRATION})\.({'|'.join(dataset.FIRST_VALUES)})"
-    r"|scorecard\.(models|of_family|settings|precision|jobs|taken|targets|looked|linked|target\..+)"
-    r"|accuracy\.(chosen|of_family|last|settings|batch|job|looked|linked|view|into|reference|accepted|metric"
-    r"|positive|level)"
-    r"|compare\.(entries|of_model|baseline|precision|margin|budget|duels|shown|shown_of|applied|followed|closed)"
-    r"|curves\.(axis|second|values\..+|again|study|applied|looked|line_ms|statistic|view\.[12]|ghosts)"
-    r"|profile\.(source|measured|runs|linked|view|search)"
-    r"|search\.(objective|second|weight|limits|same_latency|budget_s|precision|extend|give_way|variants"
-    r"|fixed|never|strategy|warm_start|seed|study|study\.of|applied)"
-    r"|graph\.(source|linked|view|color|search)"
-    r"|why\.(baseline|candidate|linked|job|view|search|looked)"
-    r"|variants\.(chain|name|calibration|view|shown|linked|racers|offered|precision|job\..+)"
-    r"|step\.[0-9a-f]{6}\..+"
-    r"|history\.(model|kind|state|search)"
-    r"|export\.(source|linked|accepted\..+)"
+    r"|step\.[0-9a-f]{6}\..+" + "".join(rf"|{one.name}\.({one.kept})" for one in PAGES.values() if one.kept)
 )
 _NEVER_KEPT = (fields.key("expert"),)  # a link must not switch it on for another person
 
@@ -176,8 +165,10 @@ def collect() -> dict[str, Any]:
 
 
 def _is_empty(key: str, value: Any) -> bool:
-    """Whether a field without a known default sets nothing: an option, or a fixed value of an input."""
-    return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
+    """Whether a key without a known default says nothing: no result, an empty option or fixed value."""
+    if re.fullmatch(_SHOWN, key):
+        return value is None
+    return key.startswith((*fields.OPTIONS, "value.")) and value in ("", None, fields.DEFAULT)
 
 
 def _usual() -> Mapping[str, Any]:
@@ -186,9 +177,8 @@ def _usual() -> Mapping[str, Any]:
         for prefix in (dataset.LABELLED, dataset.CALIBRATION)
         for name, value in dataset.FIRST_VALUES.items()
     }
-    nothing = dict.fromkeys((state.TRIAL, state.TRIAL_OF))
     waiting = {protocol.WAIT: False, protocol.MINUTES: protocol.DEFAULT_MINUTES}
-    return {**fields.defaults(), **named, **nothing, **waiting}
+    return {**fields.defaults(), **named, **waiting}
 
 
 def _is_plain(value: Any) -> bool:
@@ -227,15 +217,12 @@ def _load(name: str) -> dict[str, Any] | None:
 def _write(name: str, text: str) -> bool:
     """Write a whole file; False: the disk refused."""
     folder = _folder()
-    temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(folder / f"{name}.json")
+        with written_whole(folder / f"{name}.json") as part:
+            part.write_text(text, encoding="utf-8")
         _remove_oldest(folder)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         return False
     return True
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 from streamlit import runtime
@@ -26,6 +25,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import form_state, live_events, state, url_state
 from dashboard.live_events import Event
+from dashboard.pages import PAGES
 from dashboard.server import live
 from dashboard.widgets import live_view
 
@@ -160,7 +160,7 @@ def open_presenter_page(page: str) -> None:
         return
     wanted = {**place.query, PARAM: token}
     if place.page and place.page != (page or HOME):
-        st.switch_page(url_state.file_of(place.page), query_params=wanted)
+        st.switch_page(PAGES[place.page].file, query_params=wanted)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.html(_INERT)
@@ -170,7 +170,7 @@ def open_presenter_page(page: str) -> None:
     )
 
 
-HOME = "tune"  # the page without a path
+HOME = next(iter(PAGES))  # the page without a path
 
 
 def _stream(token: str) -> str:
@@ -258,7 +258,7 @@ def _count(token: str) -> Event:
 @st.dialog("Presentation link", icon=":material/co_present:")
 def _show_link(token: str) -> None:
     st.markdown("Viewers who open this address see what you see and cannot change anything.")
-    st.code(_link(token), language=None, wrap_lines=True)
+    st.code(url_state.link({PARAM: token}), language=None, wrap_lines=True)
 
 
 def _begin() -> None:
@@ -273,13 +273,6 @@ def _end() -> None:
 def _leave() -> None:
     st.session_state.pop(state.FOLLOWING, None)
     st.query_params.pop(PARAM, None)
-
-
-def _link(token: str) -> str:
-    here = urlsplit(st.context.url or "")
-    prefix = st.get_option("server.baseUrlPath").strip("/")
-    path = f"/{prefix}/" if prefix else "/"
-    return urlunsplit((here.scheme, here.netloc, path, urlencode({PARAM: token}), ""))
 
 
 def _session() -> str:

@@ -8,20 +8,16 @@ returns the address of a trial.
 from __future__ import annotations
 
 import gc
-import getpass
-import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
-from urllib.parse import urlsplit
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
+from core.api.session import user_on_host
 from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
 from core.process.job_worker import refuse_worker
@@ -32,12 +28,8 @@ from core.run.job_log import clean_up as settled
 from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import ComparisonHistory, Prediction, past, predict
 from core.run.scheduler import Scheduler
-from core.run.search.search_space import Models, space_of
 from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.spec.question import Question
-from core.spec.settings import Place
-from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
@@ -47,11 +39,10 @@ from core.wire.errors import (
     SpecError,
     StoreError,
     TunerError,
-    error_from_record,
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import configurations, demo, fields, folders, url_state
+from dashboard import configurations, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -61,13 +52,9 @@ SETTLE_EVERY_S = 5.0  # between two searches for ended processes
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
 FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, not chosen
-TRIAL = "trial"  # id of the trial that Tune shows
-TRIAL_OF = "trial.of"  # content SHA-256 of the current model when that trial was shown
 LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
 LOADED_WITH_RESULT = "settings.by_itself"  # settings loaded with a result, not chosen
 NOTICE = "notice"  # a line to show once after the next rerun
-APPLIED = "applied"  # id of the trial whose settings the widgets already got
-OPENED = "opened"  # this session has shown the result on which a demonstration opens
 FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and its page
@@ -77,14 +64,6 @@ REPEATED_PRESS_S = (
 )
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportJob:
-    """A running export: the name of the future model, and the file to write."""
-
-    name: str
-    output: str
 
 
 # --- services of the process ------------------------------------------------------------------------------
@@ -150,7 +129,7 @@ def is_following() -> bool:
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
     folders.restrict_workers()
-    service = Scheduler(_store(), owner=_owner(), queue=queue(), admit=admit)
+    service = Scheduler(_store(), owner=f"dashboard of {user_on_host()}", queue=queue(), admit=admit)
     _made.append(service)
     return service
 
@@ -164,12 +143,6 @@ def close() -> None:
         _made.pop().close()
 
 
-@st.cache_resource(show_spinner=False)
-def exports() -> dict[str, ExportJob]:
-    """Return the exports of this server not yet in the library, by job id; a reload must not lose one."""
-    return {}
-
-
 @st.cache_resource(show_spinner="Reading this machine…")
 def environment() -> wire.Environment:
     """Return facts and providers of this machine, or of that of recorded results; found once by a worker."""
@@ -181,43 +154,6 @@ def environment() -> wire.Environment:
 def recorded() -> str:
     """Say that the results of this server were recorded elsewhere; empty: they were not."""
     return words_of(store().folder)
-
-
-def opening() -> str | None:
-    """Return the recorded result on which a demonstration opens, once per session; None: the page decides."""
-    if not recorded() or st.session_state.get(OPENED):
-        return None
-    st.session_state[OPENED] = True
-    return opening_id() if _no_model_chosen() else None
-
-
-def _no_model_chosen() -> bool:
-    return st.session_state.get(MODEL) == st.session_state.get(FALLBACK)
-
-
-def choose_recorded_model(page: str) -> None:
-    """Open each page of a demonstration on a model with recorded results, until somebody chooses a model.
-
-    Args:
-        page: folder of the view of the page.
-    """
-    if not recorded() or not _no_model_chosen():
-        return
-    add_samples()
-    seen = _recorded_models(page)
-    if seen and st.session_state.get(MODEL) not in seen:
-        st.session_state[MODEL] = st.session_state[FALLBACK] = seen[0]
-
-
-@st.cache_resource(show_spinner=False)
-def _recorded_models(page: str) -> list[str]:
-    return demo.recorded_models(_store(), page)
-
-
-@st.cache_resource(show_spinner=False)
-def opening_id() -> str | None:
-    """Return the id of the clearest speed-up among recorded results; None: there is none."""
-    return demo.opening(_store())
 
 
 def closed() -> str:
@@ -262,14 +198,6 @@ def freeze_imports() -> bool:
     return True
 
 
-def _owner() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        user = f"user {os.getuid()}"
-    return f"dashboard of {user} on {socket.gethostname()}"
-
-
 # --- the current model ------------------------------------------------------------------------------------
 
 
@@ -286,7 +214,7 @@ def current_model() -> ModelRecord | None:
         st.session_state[FALLBACK] = record.content_sha256
         return record
     for error in errors:
-        report_record(error)
+        report(error)
     if not errors:
         report(ModelError("The library is empty.", hint="Add a model on the Models page."))
     return None
@@ -317,7 +245,11 @@ def choose_model(record: ModelRecord) -> None:
 
 def values(record: ModelRecord) -> dict[str, Any]:
     """Return this session's widget values; defaults and proposed sizes where nothing was touched."""
-    own = {str(k): v for k, v in st.session_state.items() if str(k).startswith(_PREFIXES)}
+    own = {
+        str(k): v
+        for k, v in st.session_state.items()
+        if str(k).startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
+    }
     return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
 
 
@@ -330,9 +262,6 @@ def seed(record: ModelRecord) -> None:
     """Set the widget of every setting before it is drawn; existing values stay."""
     for name, value in values(record).items():
         st.session_state.setdefault(name, value)
-
-
-_PREFIXES = ("knob.", "option.", "options.", "dim.", "value.")
 
 
 def current_spec() -> TrialSpec:
@@ -443,38 +372,15 @@ def reset(name: str | None = None) -> None:
     for widget, value in fields.defaults().items():
         if name is None or widget == name:
             st.session_state[widget] = value
-    for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
+    for widget in [str(k) for k in st.session_state if str(k).startswith(fields.OPTIONS)]:
         if name is None or name == fields.key("providers"):
             del st.session_state[widget]
     if name is None:
-        for widget in [str(k) for k in st.session_state if str(k).startswith(("dim.", "value."))]:
+        for widget in [str(k) for k in st.session_state if str(k).startswith(fields.SIZES)]:
             del st.session_state[widget]
 
 
 # --- trials -----------------------------------------------------------------------------------------------
-
-
-def linked_trial() -> str | None:
-    """Return the trial that this page shows: the link's, else the session's."""
-    linked = url_state.named(TRIAL_PARAM)
-    if linked and linked != st.session_state.get(TRIAL):
-        st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
-    return st.session_state.get(TRIAL)
-
-
-def show_trial(trial_id: str | None) -> None:
-    """Make `trial_id` the trial that Tune shows, also in the address."""
-    if st.session_state.get(TRIAL) != trial_id:
-        st.session_state[TRIAL_OF] = None
-    st.session_state[TRIAL] = trial_id
-    url_state.put(TRIAL_PARAM, trial_id)
-
-
-def show_own_trial(trial_id: str) -> None:
-    """Show a trial whose settings the widgets already have, as after starting it here."""
-    st.session_state[APPLIED] = trial_id
-    show_trial(trial_id)
-    st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
 
 
 def submit(job: Job) -> str:
@@ -525,33 +431,9 @@ def is_busy(page: str = "") -> bool:
     return followed is not None and is_active(followed[0]) and followed[1].startswith(f"views/{page}")
 
 
-def is_new_link(trial_id: str) -> bool:
-    """Whether this trial came by a link just now; true once per trial."""
-    fresh = st.session_state.get(APPLIED) != trial_id
-    st.session_state[APPLIED] = trial_id
-    return fresh
-
-
-def model_changed(key: str, record: ModelRecord) -> bool:
-    """Whether another model was chosen after a page showed its result; `key` remembers the model."""
-    before = st.session_state.get(key)
-    if before is None:
-        st.session_state[key] = before = record.content_sha256
-    return bool(before != record.content_sha256)
-
-
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     """Return the complete measurements of a model, newest first, without samples."""
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
-
-
-def trial_link(trial_id: str, page: str = "") -> str:
-    """Return the address of a page (Tune by default) that opens `trial_id` in any browser."""
-    here = urlsplit(st.context.url or "")
-    base = f"{here.scheme}://{here.netloc}" if here.netloc else ""
-    prefix = st.get_option("server.baseUrlPath").strip("/")
-    path = "/".join(part for part in (prefix, page) if part)
-    return f"{base}/{path}?{TRIAL_PARAM}={trial_id}"
 
 
 def pinned(spec: TrialSpec) -> Configuration | None:
@@ -598,24 +480,6 @@ def _past_durations(model_sha256: str, fingerprint: str, newest: str) -> Compari
     return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
 
 
-def search_space(spec: TrialSpec, question: Question, place: Place, models: Models) -> Space:
-    """Return the search space; counted once per start point and choice of what may vary.
-
-    Raises:
-        SpecError: nothing is left to vary, or too many configurations differ.
-    """
-    cache_key = spec.key(), question.without, tuple(models.refs)
-    return _space(cache_key, place, spec, question, models)
-
-
-@st.cache_resource(show_spinner="Counting configurations…", max_entries=20)
-def _space(
-    cache_key: tuple[object, ...], place: Place, _spec: TrialSpec, _question: Question, _models: Models
-) -> Space:
-    """Count the space; hundreds of thousands of combinations take a second."""
-    return space_of(_spec, _question, place, _models)
-
-
 def trial_spec(trial: Trial) -> TrialSpec:
     """Return the spec of a stored trial; raises `SpecError` when this version cannot read it."""
     return spec_from_dict(trial.spec)
@@ -629,11 +493,6 @@ def status(trial_id: str) -> Status | None:
 def is_active(current: Status | None) -> bool:
     """Whether a trial or job waits or runs."""
     return current is not None and current.state in ("WAITING", "RUNNING")
-
-
-def is_dark() -> bool:
-    """Whether the page has its dark theme."""
-    return st.context.theme.type == "dark"
 
 
 # --- messages ---------------------------------------------------------------------------------------------
@@ -650,21 +509,17 @@ TITLES: Mapping[str, str] = {
 }
 
 
-def report(error: TunerError, title: str = "") -> None:
-    """Show an expected failure: its cause and its remedy.
+def report(error: TunerError | ErrorRecord, title: str = "") -> None:
+    """Show an expected failure, as it was raised or as it is stored: its cause and its remedy.
 
     Args:
         error: the failure.
         title: the failed action; empty: named after the kind of error.
     """
-    hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
-    heading = title or TITLES.get(type(error).__name__, "That did not work")
-    st.error(plain(error.message) + hint, title=heading, icon=":material/error:")
-
-
-def report_record(record: ErrorRecord, title: str = "") -> None:
-    """Show the stored error of a failed trial; `title` as in `report`."""
-    report(error_from_record(record), title)
+    record = record_from_error(error) if isinstance(error, TunerError) else error
+    hint = f"\n\n**What to do:** {plain(record['hint'])}" if record["hint"] else ""
+    heading = title or TITLES.get(record["type"], "That did not work")
+    st.error(plain(record["message"]) + hint, title=heading, icon=":material/error:")
 
 
 def report_unexpected(error: Exception) -> bool:
@@ -681,14 +536,15 @@ def report_unexpected(error: Exception) -> bool:
     return True
 
 
-def keep_error(error: TunerError, place: str = "") -> None:
+def keep_error(error: TunerError | ErrorRecord, place: str = "") -> None:
     """Keep an error of a callback, which cannot draw, for `show_kept_error`.
 
     Args:
         error: the failure.
         place: name of the action that shows it; empty: the page's general place.
     """
-    st.session_state[ERROR] = {**record_from_error(error), "place": place}
+    record = record_from_error(error) if isinstance(error, TunerError) else error
+    st.session_state[ERROR] = {"error": record, "place": place}
 
 
 def show_kept_error(place: str = "", title: str = "") -> None:
@@ -697,7 +553,7 @@ def show_kept_error(place: str = "", title: str = "") -> None:
     if kept is None or kept["place"] != place:
         return
     del st.session_state[ERROR]
-    report_record({"type": kept["type"], "message": kept["message"], "hint": kept["hint"]}, title)
+    report(kept["error"], title)
 
 
 def notify(text: str) -> None:

@@ -6,15 +6,21 @@ None removes a name. A value that is already there is not written again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
-OLD_PATHS: Mapping[str, str] = {"curves": "sweep", "why": "explain"}  # path of a page before 1.0 -> path now
+
+def base_path() -> str:
+    """Return the path under which this server is reached, without a slash at its end."""
+    base = str(st.get_option("server.baseUrlPath")).strip("/")
+    return f"/{base}" if base else ""
 
 
-def file_of(path: str) -> str:
-    """Return the script of a page, named as Streamlit's navigation names it."""
-    return f"views/{path}/page.py"
+def link(query: Mapping[str, str]) -> str:
+    """Return the address of the first page with a query, for any browser."""
+    here = urlsplit(st.context.url or "")
+    return urlunsplit((here.scheme, here.netloc, f"{base_path()}/", urlencode(query), ""))
 
 
 def named(name: str) -> str | None:

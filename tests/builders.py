@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from core import wire
 from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
+from core.run.sweep import Measured
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
 from core.wire.output_check import check_outputs
@@ -297,3 +299,26 @@ def fused(**changes: Any) -> dict[str, Any]:
     ]
     covers = {"conv1": ["conv1", "relu1"], "c2_nchwc": ["conv2"]}
     return side(ran, **{"outside_us": 15, "model": MODEL, "covers": covers, **changes})
+
+
+# 100 billion operations and 10 billion bytes per second: the ridge is at 10 operations per byte
+PEAK_TIMES: dict[str, Any] = {
+    "threads": 2,
+    "operations": 2_000_000_000,
+    "product_ns": [20_000_000] * 40,
+    "moved_bytes": 500_000_000,
+    "copy_ns": [50_000_000] * 40,
+}
+
+
+def point(values: Mapping[str, Any], *, trial: str = "", **facts: Any) -> Measured:
+    """A point of a sweep; facts that are not its own are those of its result, and None removes one."""
+    own = {name: facts.pop(name) for name in list(facts) if name in Measured.__dataclass_fields__}
+    result: Any = {name: value for name, value in facts.items() if value is not None}
+    return Measured(**{"state": "COMPLETE", "reused": False} | own, values=values, trial=trial, result=result)
+
+
+def with_result(one: Measured, **changes: Any) -> Measured:
+    """The point with other numbers; None removes one."""
+    result: Any = {name: value for name, value in {**one.result, **changes}.items() if value is not None}
+    return replace(one, result=result)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     MAX_COPY_DIFFERENCE,
     Evaluation,
     Observation,
@@ -32,6 +31,7 @@ from core.run.search.plan import Clock, PlanState, Step, Strategy, next_step, ra
 from core.run.search.running import LEAST_CONFIRMATION_S
 from core.run.search.search_state import OUTCOME_ORDER
 from core.spec.effort import EFFORTS, STAGES, Effort
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
 from core.spec.settings import Place
 from core.spec.space import Axis, Choice, Space, search_axes, space, without
@@ -278,7 +278,7 @@ class Run:
                 gain = math.log(contrast.ratio) - shift, error
                 level = None if head.level is None else head.level - shift
                 one = replace(
-                    head, df=contrast.df, level=level, gains=dict.fromkeys((*FROM_MEDIANS, "cpu_s"), gain)
+                    head, df=contrast.df, level=level, gains=dict.fromkeys((*BY_ROUNDS, "cpu_s"), gain)
                 )
             else:
                 continue

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from core.cli.comparing import (
-    against_baseline,
-    announce,
-    check_configurations,
-    failures,
-    has_undecided,
-    labels,
-    launches,
-    named,
-    report_precision,
-    with_sizes,
-)
+from core.api import measuring
+from core.api.measuring import MAX_CANDIDATES
+from core.api.results import Result
+from core.api.session import Session
 from core.cli.importing import refuse_beside_import, show_imported
-from core.cli.options import (
-    CONFIG,
-    EFFORT,
-    ENGINE_PREFIXES,
-    Given,
-    WaitQuiet,
-    share,
-    spec_data,
-    wait_quiet_s,
-    with_workload,
-)
+from core.cli.options import CONFIG, Given, WaitQuiet, wait_quiet_s, with_workload
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -42,7 +24,6 @@ from core.cli.output import (
     Quiet,
     Wide,
     combined_exit_code,
-    exit_code,
     one_format,
     print_error,
     print_json,
@@ -50,29 +31,14 @@ from core.cli.output import (
 )
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
-from core.evidence import continuation
-from core.evidence.comparison import Comparison, Configuration
-from core.run import job_types
-from core.run.job import Job
+from core.cli.watch import Progress, finished, started
+from core.evidence.comparison import Comparison, against_baseline, failures, has_undecided
+from core.show.output_types import Limit
 from core.show.sheets import comparisons
 from core.show.table import csv_text, md_text
-from core.spec import spec_from_dict
+from core.spec.text_values import share
 from core.store import Store
-from core.store.library import MODEL_SUFFIXES
 from core.wire.errors import SpecError
-
-MAX_CANDIDATES = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """The result of `--fail-if-slower`: candidates (trials) that are slower than allowed, or may be."""
-
-    limit: float  # the parsed share
-    passed: bool  # no candidate is slower by more, and none is undecided
-    broken: list[str]
-    open: list[str]
 
 
 @with_workload
@@ -165,115 +131,39 @@ def compare(
         return
     limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)
-    progress = Progress(sys.stderr, quiet=quiet)
-    if continue_ is not None:
-        if models or candidate:
-            raise SpecError(
-                "`--continue` measures a comparison longer, and takes no other configurations.",
-                hint="Leave MODEL and `--candidate` out.",
-            )
-        store = Store()
-        job = _continuation(store, continue_, given, patience_s, progress)
-        comparison = _run(store, job, progress, {}, json_=json_)
-        _report(store, comparison, limit, {}, "json" if json_ else format_)
+    if continue_ is not None and (models or candidate):
+        raise SpecError(
+            "`--continue` measures a comparison longer, and takes no other configurations.",
+            hint="Leave MODEL and `--candidate` out.",
+        )
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        if continue_ is not None:
+            measure = partial(measuring.measure_longer, continue_)
+        else:
+            measure = partial(measuring.compare, models, candidate or [], baseline=baseline)
+            measure = partial(measure, different_models=different_models)
+        try:
+            result = finished(session, partial(measure, wait_quiet_s=patience_s, session=session, **given))
+        except Interrupted as interrupted:
+            _print_partial(session, interrupted, json_=json_)
+            raise
+    _report(session.store, result, limit, "json" if json_ else format_)
+
+
+def _print_partial(session: Session, interrupted: Interrupted, *, json_: bool) -> None:
+    if session.last is None:
         return
-    model, refs = _model_and_references(models or [], baseline, candidate or [])
-    store = Store()
-    specs = named(refs, model=model, given=given, store=lambda: store, different_models=different_models)
-    specs, told = with_sizes(specs, store, progress)
-    asked = [
-        Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
-        for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
-    ]
-    check_configurations(store, asked, progress)
-    announce(store, asked, progress)
-    job = job_types.comparison(asked, wait_quiet_s=patience_s, different_models=different_models)
-    comparison = _run(store, job, progress, told, json_=json_)
-    _report(store, comparison, limit, told, "json" if json_ else format_)
+    interrupted.document = {**session.last.to_dict(), "fail_if_slower": None}
+    if session.last.record.result and not json_:
+        print_sheet(session.last.sheet())
 
 
-def _model_and_references(
-    models: Sequence[str], baseline: str | None, candidates: Sequence[str]
-) -> tuple[str | None, list[str]]:
-    """Return the common model (None: each reference names its own) and the references, the baseline first.
-
-    Raises:
-        SpecError: no candidate, or too many.
-    """
-    if len(models) > 1:
-        listed = [_as_model(one) for one in models]
-        candidates = [*(listed if baseline else listed[1:]), *candidates]
-        model, baseline = None, baseline or listed[0]
-    else:
-        model, baseline = (models[0] if models else None), baseline or "preset:default"
-    if not 1 <= len(candidates) <= MAX_CANDIDATES:
-        raise SpecError(
-            f"A comparison has 1 to {MAX_CANDIDATES} candidates, but got {len(candidates)}.",
-            hint="Give each with `--candidate`, or name several models.",
-        )
-    return model, [baseline, *candidates]
-
-
-def _as_model(ref: str) -> str:
-    """Mark a reference among several models as a model, unless it has another prefix."""
-    known = (".yaml", ".yml", *MODEL_SUFFIXES)
-    plain = ref.startswith(("preset:", "variant:", "model:", *ENGINE_PREFIXES)) or ref.lower().endswith(known)
-    return ref if plain else f"model:{ref}"
-
-
-def _continuation(store: Store, ref: str, given: Given, patience_s: float, progress: Progress) -> Job:
-    """Return the job that continues the comparison `ref`."""
-    if others := sorted(set(given) - {EFFORT, "budget_s"}):
-        raise SpecError(
-            f"A comparison that is measured longer keeps its settings, so `{others[0]}` cannot change.",
-            hint="Change --effort or --budget only, or start a new comparison.",
-        )
-    before = store.comparison(ref)
-    continuation.ensure_continuable(before, [store.trial(one.trial) for one in before.contestants])
-    protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
-    precision = protocol.effort if EFFORT in given else before.protocol["precision"]
-    budget_s = protocol.budget_s if "budget_s" in given else None
-    progress.line(
-        f"measuring comparison {before.id} longer: effort {precision}, "
-        f"{launches(len(before.facts.get('generations') or []))} so far"
-    )
-    return job_types.more_launches(
-        store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
-    )
-
-
-def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, json_: bool) -> Comparison:
-    submitted = ""
-    try:
-        with scheduler(store) as service:
-            submitted = service.submit(job)
-            status = watch(service, submitted, progress)
-    except Interrupted as interrupted:
-        if submitted:
-            comparison = store.comparison(submitted)
-            interrupted.document = {**_document(store, comparison, None), **told}
-            if comparison.result and not json_:
-                print_sheet(comparisons.comparison_sheet(comparison, store.trials_of(submitted)))
-        raise
-    comparison = store.comparison(submitted)
-    if status.state != comparison.state:  # the store could not save its end
-        print_error(*_error_text(status.error))
-        raise typer.Exit(exit_code(status.error))
-    report_precision(comparison, progress)
-    return comparison
-
-
-def _error_text(error: Any) -> tuple[str, str]:
-    return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
-
-
-def _report(
-    store: Store, comparison: Comparison, limit: float | None, told: dict[str, Any], kind: str
-) -> None:
+def _report(store: Store, result: Result[Comparison], limit: float | None, kind: str) -> None:
+    comparison = result.record
     trials = store.trials_of(comparison.id)
     found = None if limit is None else check_slower_limit(comparison, limit)
     if kind == "json":
-        print_json({**_document(store, comparison, found), **told})
+        print_json({**result.to_dict(), "fail_if_slower": None if found is None else asdict(found)})
     elif kind == "csv":
         print_lines([csv_text(comparisons.configurations(comparison, trials))])
     elif kind == "md":
@@ -325,11 +215,3 @@ def check_slower_limit(comparison: Comparison, limit: float) -> Limit:
             broken.append(one["candidate"])
     left = [trial for trial in candidates if trial in still_open]
     return Limit(limit=limit, passed=not broken and not left, broken=broken, open=left)
-
-
-def _document(store: Store, comparison: Comparison, limit: Limit | None) -> dict[str, Any]:
-    return {
-        **comparison.to_dict(),
-        "fail_if_slower": None if limit is None else asdict(limit),
-        "trials": [store.trial(one.trial).to_dict() for one in comparison.contestants],
-    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core.cli.models import source_kind
+from core.api.models import source_kind
 from core.cli.output import Json, check_output_path, print_json
 from core.cli.sheets import print_parts
 from core.store import Store

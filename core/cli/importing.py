@@ -11,6 +11,7 @@ from core.cli.output import print_json
 from core.cli.sheets import print_sheet
 from core.process.job_worker import run_job
 from core.run.importing import import_evidence
+from core.show import documents
 from core.show.sheets import imported as sheets
 from core.store import Store
 from core.wire.errors import SpecError
@@ -48,19 +49,7 @@ def show_imported(
     one = import_evidence(store, file, run_job, wanted=wanted)
     data = store.shelf.data(one.id)
     if json_:
-        print_json(
-            {
-                "imported": True,
-                "id": one.id,
-                "kind": one.kind,
-                "file": one.name,
-                "format": one.format,
-                "sha256": one.sha256,
-                "created_at": one.created_at,
-                "profile": data if one.kind == "profile" else None,
-                "summary": data if one.kind == "summary" else None,
-            }
-        )
+        print_json(documents.imported(store, one))
     elif one.kind == "profile":
         profile = profile_from_dict(data)
         print_sheet(sheets.profiled(one.label, profile, top=top, format_=one.format, at=one.created_at))

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import math
-import secrets
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from core.cli.comparing import (
-    announce,
-    baseline_of,
-    check_configurations,
-    failures,
-    has_undecided,
-    report_precision,
-    with_sizes,
-)
+from core.api import measuring, sweeping
+from core.api.results import Result
+from core.api.sweeping import BATCH, PERCENTILES, THREADS, Axis, Sweep, parse_values, parse_vary
 from core.cli.importing import refuse_beside_import, show_imported
-from core.cli.options import (
-    CONFIG,
-    Given,
-    Model,
-    WaitQuiet,
-    config_from,
-    preset_config,
-    spec_data,
-    wait_quiet_s,
-    with_settings,
-)
+from core.cli.options import CONFIG, Given, Model, WaitQuiet, wait_quiet_s, with_settings
 from core.cli.output import (
     EXIT_UNDECIDED,
     Format,
@@ -50,41 +33,17 @@ from core.cli.output import (
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
-from core.evidence.comparison import Comparison, Configuration
+from core.cli.watch import Progress, finished, started
+from core.evidence.comparison import failures, has_undecided
 from core.evidence.measurement import Trial
 from core.evidence.quality import quality
-from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
-from core.process.job_worker import run_job
-from core.run import job_types
-from core.run.axes import (
-    BATCH,
-    PERCENTILE_NAMES,
-    THREADS,
-    Axis,
-    Models,
-    parse_values,
-    parse_vary,
-    point_name,
-    study_name,
-)
-from core.run.best_point import SweepRanking, rank_points
-from core.run.job import Job, Status
-from core.run.known_trials import Earlier, Known, KnownTrial, known_trials, missing
-from core.run.preparation import check_before, resolve_trial
-from core.run.sweep import Measured, Point, configurations, expand, join, models
-from core.run.sweep import before as measured_earlier
-from core.show import sweep_words
-from core.show.sheets import Line, Sheet, comparisons
-from core.show.sheets import trials as sheets
-from core.show.table import Table, csv_text, md_text
-from core.spec import spec_from_dict
+from core.show.sheets import Line, Sheet
+from core.show.table import csv_text, md_text
 from core.spec.presets import PRESETS
-from core.store import ModelRecord, Store
-from core.wire import engines
-from core.wire.errors import SpecError, nearest, unwritable
-from core.wire.profile import profile_from_dict
+from core.store import Store
+from core.wire.errors import SpecError, unwritable
+from core.wire.files import written_whole
 
 Config = Annotated[
     str | None,
@@ -128,27 +87,17 @@ def tune(
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the budget is too
     small for a p50 · 130 Ctrl-C.
     """
+    start = _start(config, preset)
     patience_s = wait_quiet_s(wait_quiet)
-    store = Store()
-    spec = spec_from_dict(_spec_data(store, model, config, preset, given))
-    rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
-    progress = Progress(sys.stderr, quiet=quiet)
-    (spec, *others), told = with_sizes([spec] if rival is None else [spec, rival.spec], store, progress)
-    rival = None if rival is None else replace(rival, spec=others[0])
-    asked = Configuration(spec=spec, label="candidate")
-    compared = [asked] if rival is None else [asked, rival]
-    check_configurations(store, compared, progress)
-    announce(store, compared, progress)
-    trial = _run_trial(store, job_types.tune(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
-    comparison = store.comparison(trial.comparison)
-    names = {one.trial: one.label for one in comparison.contestants}
-    if trial.state == "COMPLETE":
-        report_precision(comparison, progress)
-    _report(trial, lambda one: sheets.measured(one, names), told, json_=json_)
-    for error in failures(comparison, store.trials_of(comparison.id)):  # of the baseline
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        measure = partial(measuring.tune, model, start, baseline=baseline, wait_quiet_s=patience_s)
+        result = finished(session, partial(measure, session=session, **given))
+    _report(result, result.sheet, json_=json_)
+    comparison = session.store.comparison(result.record.comparison)
+    for error in failures(comparison, session.store.trials_of(comparison.id)):  # of the baseline
         print_error(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
-    thin = trial.state == "COMPLETE" and trial.p50_s is None
+    thin = result.record.state == "COMPLETE" and result.record.p50_s is None
     if thin:
         print_error("There are too few inferences for a p50.", "Use a larger --budget, or more --runs.")
     raise typer.Exit(EXIT_UNDECIDED if thin or has_undecided(comparison) else 0)
@@ -189,64 +138,29 @@ def profile(
         return
     if trace is not None:
         check_output_path(trace)
-    store = Store()
-    spec = spec_from_dict(_spec_data(store, model, config, preset, given))
-    progress = Progress(sys.stderr, quiet=quiet)
-    engines.require(spec.engine, "profile")
-    [spec], told = with_sizes([spec], store, progress)
-    check_before(spec, store, run_job)
-    trial = _run_trial(store, job_types.profile(spec), progress, told)
+    start = _start(config, preset)
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        result = finished(session, partial(measuring.profile, model, start, session=session, **given))
+    trial = result.record
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
-        _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
-
-    def sheet(one: Trial) -> Sheet:
-        measured = store.peaks(one.fingerprint)
-        peaks = [] if measured is None else peaks_of(measured)
-        return sheets.profiled(one, profile_from_dict(one.facts["profile"]), top=top, peaks=peaks)
-
-    _report(trial, sheet, told, json_=json_)
+        _copy(session.store.artifact_path(trial.id, trial.result["trace"]), trace)
+    _report(result, lambda: measuring.trial_sheet(session.store, trial, top=top), json_=json_)
 
 
-def _spec_data(
-    store: Store, model: str | None, config: str | None, preset: str | None, given: Given
-) -> dict[str, Any]:
+def _start(config: str | None, preset: str | None) -> str | None:
+    """Return the reference of `--config` or `--preset`."""
     if config is not None and preset is not None:
         raise SpecError("`--config` and `--preset` contradict each other.", hint="Give one of them.")
-    if preset is not None:
-        base = preset_config(preset)
-    else:
-        expert = bool(given.get("expert"))
-        base = config_from(config, store=lambda: store, other_model=model is not None, expert=expert)
-    return spec_data(base, model, given)
+    return config if preset is None else f"preset:{preset}"
 
 
-def _run_trial(store: Store, job: Job, progress: Progress, told: dict[str, Any]) -> Trial:
-    """Submit a job, watch it, and return its final trial; a signal carries the partial document."""
-    trial = ""
-    try:
-        with scheduler(store) as service:
-            trial = service.submit(job)
-            status = watch(service, trial, progress)
-    except Interrupted as interrupted:
-        if trial:
-            interrupted.document = {**store.trial(trial).to_dict(), **told}
-        raise
-    return _final_trial(store.trial(trial), status)
-
-
-def _final_trial(trial: Trial, status: Status) -> Trial:
-    """Return the stored trial, or the scheduler's copy if the store could not save its end."""
-    if trial.state == status.state:
-        return trial
-    return replace(trial, state=status.state, error=status.error)
-
-
-def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any], *, json_: bool) -> None:
+def _report(result: Result[Trial], sheet: Callable[[], Sheet], *, json_: bool) -> None:
     """Print a trial; if it has an error, end the command."""
+    trial = result.record
     if json_:
-        print_json({**trial.to_dict(), **told})
+        print_json(result.to_dict())
     elif trial.state == "COMPLETE":
-        print_sheet(sheet(trial))
+        print_sheet(sheet())
     if trial.error is not None:
         print_error(trial.error["message"], trial.error["hint"])
         raise typer.Exit(exit_code(trial.error))
@@ -254,15 +168,13 @@ def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any],
 
 def _copy(source: Path, target: Path) -> None:
     try:
-        shutil.copyfile(source, target)
+        with written_whole(target) as part:
+            shutil.copyfile(source, part)
     except OSError as error:
         raise unwritable(target, error) from None
 
 
 # --- sweep --------------------------------------------------------------------------------------------------
-
-
-_PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
 
 
 @with_settings
@@ -291,7 +203,7 @@ def sweep(
         typer.Option(
             help="Percentile that the limit applies to. Default: p95 if every point has enough "
             "inferences for it, else p50.",
-            metavar="|".join(_PERCENTILES),
+            metavar="|".join(PERCENTILES),
             show_default=False,
         ),
     ] = None,
@@ -317,36 +229,20 @@ def sweep(
     """
     one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
-    where: dict[str, Any] = {"line_s": _latency_limit_s(line), "percentile": _percentile(percentile)}
-    store = Store()
+    limit_s = _latency_limit_s(line)
     given, axes = _split_axes(given, lists_alone=bool(vary))
     axes = [*map(parse_vary, vary or []), *axes]
-    if not axes:
-        raise SpecError(
-            "There is nothing to sweep.",
-            hint="Give lists: `--batch-size 1,2,4,8`, `--vary NAME=A,B` or `--dim NAME=64,128`.",
-        )
-    progress = Progress(sys.stderr, quiet=quiet)
-    spec = spec_from_dict(_spec_data(store, model, config, preset, given))
-    [spec], told = with_sizes([spec], store, progress, varied=[one.name for one in axes])
-    resolved = resolve_trial(spec, store, run_job)
-    named = models(store, resolved.record)
-    points = expand(resolved.spec, axes, resolved.record.info, named)
-    _print_unmeasured(points, progress)
-    check_configurations(store, configurations(points), progress)
-    where["margin"] = resolved.spec.protocol.margin
-    name = study_name(axes, secrets.token_hex(4))
-    found = _Sweep(store=store, name=name, axes=axes, points=points, where=where, told=told)
-    try:
-        _measure(found, resolved.record, named, progress, reuse=reuse, patience_s=patience_s)
-    except Interrupted as interrupted:
-        found.read()
-        if json_:
-            interrupted.document = found.document()
-        else:
-            print_parts([found.table()])
-        raise
-    _report_sweep(found, "json" if json_ else format_)
+    start = _start(config, preset)
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        measure = partial(sweeping.sweep, model, axes, start, limit_s=limit_s, percentile=percentile)
+        measure = partial(measure, reuse=reuse, wait_quiet_s=patience_s)
+        try:
+            result = measure(session=session, **given)
+        except Interrupted:
+            if not json_ and session.last is not None:
+                print_parts([session.last.table()])
+            raise
+    _report_sweep(result, "json" if json_ else format_)
 
 
 def _latency_limit_s(text: str | None) -> float | None:
@@ -363,98 +259,6 @@ def _latency_limit_s(text: str | None) -> float | None:
             hint="Write for example `--line 5`.",
         )
     return ms / 1e3
-
-
-def _percentile(text: str | None) -> str | None:
-    if text is None or text in _PERCENTILES:
-        return None if text is None else _PERCENTILES[text]
-    raise SpecError(
-        f"There is no percentile `{text[:40]}` here.{nearest(text, _PERCENTILES)}",
-        hint=f"Choose among {', '.join(_PERCENTILES)}.",
-    )
-
-
-def _print_unmeasured(points: Sequence[Point], progress: Progress) -> None:
-    """Print which combinations are not measured, before the others start."""
-    for point in points:
-        if point.refused:
-            progress.line(f"{point_name(point.values)} is refused: {point.refused}")
-        elif point.same is not None:
-            progress.line(f"{point_name(point.values)} is the same as {point_name(point.same)}: {point.why}")
-
-
-@dataclass(slots=True, kw_only=True)
-class _Sweep:
-    """A sweep and the results of its points."""
-
-    store: Store
-    name: str  # of its trials in the store
-    axes: Sequence[Axis]
-    points: Sequence[Point]
-    where: dict[str, Any]  # arguments of `rank_points`: latency limit, percentile, margin
-    told: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
-    earlier: Earlier | None = None
-    known: Known = field(default_factory=dict)
-
-    def read(self) -> None:
-        """Read the results of the points from the store."""
-        asked = configurations(self.points)
-        self.known = known_trials(self.store, asked, study=self.name, earlier=self.earlier)
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """Return the comparison of the points; None: all were measured earlier."""
-        return next((one.comparison for one in self.known.values() if not one.reused), None)
-
-    def ended(self) -> list[KnownTrial]:
-        """Return the results of the points that are measured, not replaced by an equivalent one."""
-        keys = (point.spec.key() for point in self.points if point.spec is not None and point.is_measured)
-        return [self.known[key] for key in keys if key in self.known]
-
-    def rows(self) -> list[Measured]:
-        return join(self.points, self.known)
-
-    def rank_points(self) -> SweepRanking:
-        return rank_points(self.rows(), **self.where)
-
-    def table(self) -> Table:
-        return comparisons.points(self.rows(), self.rank_points())
-
-    def verdict(self) -> str:
-        return sweep_words.sentence(self.rows(), self.rank_points())
-
-    def document(self) -> dict[str, Any]:
-        ranking = self.rank_points()
-        return {
-            "study": self.name,
-            "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
-            "line_s": ranking.line_s,
-            "percentile": ranking.percentile,
-            "best": None if ranking.best is None else dict(ranking.best.values),
-            "verdict": self.verdict(),
-            "points": [
-                self._point(point, row, ranking) for point, row in zip(self.points, self.rows(), strict=True)
-            ],
-            **self.told,
-        }
-
-    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
-        """Return one point as JSON data, with raw measurements if it was measured now."""
-        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
-        trial: dict[str, Any] = {"state": row.state}
-        if found is not None:
-            trial = (found.trial if found.reused else self.store.trial(found.trial.id)).to_dict()
-        return {
-            "values": dict(point.values),
-            "reused": row.reused,
-            "place": ranking.place(row),
-            "over_line": ranking.is_in(row, ranking.over),
-            "front": ranking.is_in(row, ranking.front),
-            "same_as": None if point.same is None else dict(point.same),
-            "why": point.why or point.refused,
-            **trial,
-        }
 
 
 def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
@@ -476,41 +280,10 @@ def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
     return (rest | {"dims": dims} if dims else rest), axes
 
 
-def _measure(
-    found: _Sweep,
-    model: ModelRecord,
-    named: Models,
-    progress: Progress,
-    *,
-    reuse: bool,
-    patience_s: float,
-) -> None:
-    """Measure all points without an earlier result in one comparison."""
-    store = found.store
-    with scheduler(store) as service:
-        if reuse:
-            fingerprint = service.environment()["fingerprint"]
-            found.earlier = measured_earlier(store, model, named, fingerprint=fingerprint)
-        found.read()
-        if asked := missing(configurations(found.points), found.known):
-            announce(store, asked, progress, family=1)
-            comparison = job_types.comparison(
-                asked,
-                study=found.name,
-                model_name=model.name,
-                what=f"sweep of {len(asked)} points of {model.name}",
-                wait_quiet_s=patience_s,
-                protocol=job_types.sweep_protocol(asked),
-            )
-            watch(service, service.submit(comparison), progress=progress)
-            found.read()
-    if found.comparison is not None:
-        report_precision(found.comparison, progress)
-
-
-def _report_sweep(found: _Sweep, kind: str) -> None:
+def _report_sweep(result: Result[Sweep], kind: str) -> None:
+    found = result.record
     if kind == "json":
-        print_json(found.document())
+        print_json(result.to_dict())
     elif kind == "csv":
         print_lines([csv_text(found.table())])
     elif kind == "md":
@@ -522,9 +295,9 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     if errors:
         print_error(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
         raise typer.Exit(combined_exit_code(errors))
-    result = found.comparison.facts if found.comparison is not None else {}
-    if is_rejected(result):
-        rated = quality(result)
+    facts = found.comparison.facts if found.comparison is not None else {}
+    if is_rejected(facts):
+        rated = quality(facts)
         assert rated is not None  # a rejected result has a grade
-        print_error(f"{rated.label}. {result['grade_reason']}", result["remedy"])
+        print_error(f"{rated.label}. {facts['grade_reason']}", facts["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

@@ -17,6 +17,7 @@ from core import FORMAT_VERSION
 from core.cli import terminal_width
 from core.cli.help_groups import OUTPUT
 from core.wire.errors import ErrorRecord, SpecError, unwritable
+from core.wire.files import written_whole
 from core.wire.plain_data import plain
 from core.wire.units import visible
 
@@ -116,5 +117,18 @@ def check_output_path(path: Path) -> None:
         path.lstat()
     except FileNotFoundError:
         pass
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file completely or not at all; an old file stays if it cannot be written.
+
+    Raises:
+        SpecError: it cannot be written.
+    """
+    try:
+        with written_whole(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from None

@@ -16,15 +16,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from core.cli.output import Json, check_output_path, print_json
+from core.cli.output import Json, check_output_path, print_json, write_text
 from core.run.job_log import clean_up
+from core.show import documents
 from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
-from core.wire.errors import WRITABLE_HINT, SpecError, WorkerError, unwritable
+from core.wire.errors import WRITABLE_HINT, SpecError, WorkerError
 from core.wire.files import ROOT
 
 LIMIT_S = 300.0  # time limit of writing an HTML file
@@ -84,7 +85,7 @@ def report(
     if format_ == "md":
         text = markdown(said)
         if output is not None:
-            _write(output, text)
+            write_text(output, text)
     else:
         output = output or Path(f"report-{_stem(said)}.html")
         check_output_path(output)
@@ -92,18 +93,7 @@ def report(
     if output is not None:
         typer.echo(f"Wrote {output}.", err=True)
     if json_:
-        print_json(
-            {
-                "kind": said.kind,
-                "id": said.id,
-                "verdict": said.verdict,
-                "rejected": said.rejected or None,
-                "format": format_,
-                "output": str(output) if output is not None else None,
-                "output_bytes": output.stat().st_size if output is not None else None,
-                "text": text or None,
-            }
-        )
+        print_json(documents.report(said, format_=format_, output=output, text=text))
     elif output is None:
         typer.echo(text, nl=False)
 
@@ -122,13 +112,6 @@ def _amount(text: str) -> float:
 
 def _stem(said: Report) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", said.id).strip("-")[:40] or "result"
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise unwritable(output, error) from None
 
 
 def _html(refs: list[str], output: Path, price: Price | None) -> None:

@@ -15,21 +15,24 @@ from typing import Annotated, Any
 
 import typer
 
+from core.api.settings import inputs_of
 from core.cli.help_groups import Grouped
-from core.cli.options import Given, ModelHere, operators_of, share, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, with_input_options
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, job_result, scheduler, watch
 from core.process.job_worker import Run, refuse_worker
 from core.run.job_types import task
-from core.run.variants import check_request, creation_check, make_chain, variant_of
+from core.run.variants import check_request, make_chain, variant_of
+from core.show import documents
 from core.show.sheets.variants import transform_sheet
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
+from core.spec.text_values import share
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError, unwritable
-from core.wire.files import expand_home
+from core.wire.files import expand_home, written_whole
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -141,7 +144,7 @@ def transform(
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
     data = _calibration(calibration, steps, part)
-    workload, libraries = workload_of(given, dims), operators_of(given)
+    workload, libraries = inputs_of({**given, "dims": dims})
     if output is not None:
         output.is_dir()  # refuses an invalid path before creating anything
     store = Store()
@@ -166,7 +169,9 @@ def transform(
     records = [record for one in made["records"] if (record := store.model(one)) is not None]
     written = None if output is None else copy_out(records[-1], output)
     if json_:
-        print_json({**_document(records, made["reused"], written), "notes": made["notes"]})
+        print_json(
+            documents.transformed(records, reused=made["reused"], written=written, notes=made["notes"])
+        )
     else:
         print_sheet(transform_sheet(records, made["reused"], written, made["notes"]))
 
@@ -297,33 +302,8 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
     try:
         for old, new in pairs:
             new.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(old, new)
+            with written_whole(new) as part:
+                shutil.copyfile(old, part)
     except OSError as error:
         raise unwritable(target, error) from None
     return [str(new) for _, new in pairs]
-
-
-# --- output -------------------------------------------------------------------------------------------------
-
-
-def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | None) -> dict[str, Any]:
-    last = records[-1]
-    return {
-        "state": "COMPLETE",
-        "error": None,
-        "model": last.name,
-        "content_sha256": last.content_sha256,
-        "path": last.path,
-        "written": written,
-        "reused": reused,
-        "steps": [
-            {
-                "model": one.name,
-                "content_sha256": one.content_sha256,
-                "path": one.path,
-                "variant": variant_of(one),
-                "guard": None if (verdict := creation_check(one)) is None else verdict.to_dict(),
-            }
-            for one in records
-        ],
-    }

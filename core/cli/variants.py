@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,8 @@ from core.cli import COMMANDS
 from core.cli.help_groups import Group
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.sheets import print_parts
-from core.run.variants import family, precision_of_model, variant_of, verdicts
+from core.run.variants import family, variant_of, verdicts
+from core.show import documents
 from core.show.sheets.variants import Verdicts, listed
 from core.store import ModelRecord, Store
 from core.store.library import remove_model, rename_model, resolve_model
@@ -44,7 +45,7 @@ def list_variants(
     store = Store()
     families = _families(store, model)
     if json_:
-        print_json({"variants": [_document(one, known) for members, known in families for one in members]})
+        print_json(documents.variants(families))
         return
     if families:
         print_parts([listed(families)])
@@ -118,14 +119,3 @@ def _with_verdicts(
             known = {}
         found.append((members, known))
     return found
-
-
-def _document(record: ModelRecord, known: Verdicts) -> dict[str, Any]:
-    return {
-        "model": record.name,
-        "content_sha256": record.content_sha256,
-        "path": record.path,
-        "precision": precision_of_model(record),
-        "variant": variant_of(record),
-        "against_original": known.get(record.content_sha256),
-    }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from core.cli.options import WaitQuiet, seconds, share, wait_quiet_s
+from core.cli.options import WaitQuiet, wait_quiet_s
 from core.cli.output import (
     EXIT_FAILED,
     EXIT_UNDECIDED,
@@ -32,6 +32,7 @@ from core.run.bundle.opening import check
 from core.run.verify import Request, verification
 from core.show.sheets.verifications import as_junit, as_markdown, verification_sheet
 from core.spec.effort import EFFORTS
+from core.spec.text_values import seconds, share
 from core.store import Store
 from core.wire.errors import SpecError, TunerError, record_from_error
 

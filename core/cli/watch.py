@@ -7,28 +7,57 @@ another job has the machine. It writes nothing to stdout.
 from __future__ import annotations
 
 import contextlib
-import getpass
-import os
 import shutil
-import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TextIO, TypeVar
 
 import typer
 
+from core.api.results import Result
+from core.api.session import FINISHED, WAITING_IDLE, Scheduler, Session, Status, user_on_host
 from core.cli.output import exit_code, print_error, print_json
+from core.cli.signals import Interrupted
 from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
-from core.run.job import FINISHED, WAITING_IDLE, Status
-from core.run.scheduler import Scheduler
 from core.show import interim
 from core.store import Store
+from core.wire.errors import TunerError
 from core.wire.units import visible
 
 POLL_S = 0.1
+R = TypeVar("R")
+
 SPARSE_S = 3.0  # between two log lines
 QUIET_SPARSE_S = 10.0  # the same while a job waits for an idle machine, which takes minutes
+
+
+@contextlib.contextmanager
+def started(progress: Progress) -> Iterator[Session]:
+    """Provide the session of one command; at its end, all of its processes are gone.
+
+    A signal carries the document of what was measured until then.
+    """
+    owner = f"command line of {user_on_host()}"
+    with Session(owner=owner, on_progress=progress.show, on_note=progress.line) as session:
+        try:
+            yield session
+        except Interrupted as interrupted:
+            if session.last is not None and interrupted.document is None:
+                interrupted.document = session.last.to_dict()
+            raise
+        finally:
+            progress.clear()
+
+
+def finished(session: Session, call: Callable[[], Result[R]]) -> Result[R]:
+    """Return the result of `call`, also a stored one with an error, so that the command can print it."""
+    try:
+        return call()
+    except TunerError:
+        if session.last is None or session.last.record.state not in ("FAIL", "CANCELLED"):
+            raise
+        return session.last
 
 
 @contextlib.contextmanager
@@ -39,19 +68,11 @@ def scheduler(store: Store, *, wait_quiet_s: float = 0.0) -> Iterator[Scheduler]
         store: saves the results.
         wait_quiet_s: longest time that each comparison waits for an idle machine.
     """
-    service = Scheduler(store, owner=_owner(), wait_quiet_s=wait_quiet_s)
+    service = Scheduler(store, owner=f"command line of {user_on_host()}", wait_quiet_s=wait_quiet_s)
     try:
         yield service
     finally:
         service.close()
-
-
-def _owner() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        user = f"user {os.getuid()}"
-    return f"command line of {user} on {socket.gethostname()}"
 
 
 class Progress:
@@ -65,27 +86,25 @@ class Progress:
         self._ahead = ""
         self._written_at = time.monotonic()  # a job of a few seconds writes no log lines
 
-    def show(self, status: Status, *, prefix: str = "") -> None:
+    def show(self, status: Status) -> None:
         """Write the progress of `status`, if a line is due."""
-        text = visible(prefix + describe(status))
+        text = visible(describe(status))
         if self._quiet or text == self._last:
             return
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{text[:width]}")
-        elif self._is_line_due(status, prefix):
+        elif self._is_line_due(status):
             self._write(f"{text}\n")
             self._written_at = time.monotonic()
         else:
             return
         self._last = text
 
-    def _is_line_due(self, status: Status, prefix: str) -> bool:
+    def _is_line_due(self, status: Status) -> bool:
         """Whether a log line is due: a wait reason at once, everything else every few seconds."""
         for_quiet = status.stage == WAITING_IDLE
-        ahead = (
-            f"{prefix}{status.place}{status.holder}" if status.place else prefix + status.stage * for_quiet
-        )
+        ahead = f"{status.place}{status.holder}" if status.place else status.stage * for_quiet
         moved = bool(ahead) and ahead != self._ahead
         self._ahead = ahead
         sparse_s = QUIET_SPARSE_S if for_quiet else SPARSE_S
@@ -109,7 +128,7 @@ class Progress:
             self._stream.flush()
 
 
-def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "") -> Status:
+def watch(service: Scheduler, job: str, progress: Progress) -> Status:
     """Wait for `job` and return how it ended, showing its progress; a signal cancels nothing by itself."""
     try:
         while True:
@@ -117,7 +136,7 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
             assert status is not None, job
             if status.state in FINISHED:
                 return status
-            progress.show(status, prefix=prefix)
+            progress.show(status)
             time.sleep(POLL_S)
     finally:
         progress.clear()

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.evidence.measurement import TrialState
-from core.evidence.result_types import ComparisonResult, Role
+from core.evidence.measurement import Trial, TrialState
+from core.evidence.result_types import ComparisonResult, ContrastRecord, Role
 from core.spec import TrialSpec, ort_default
 from core.wire.errors import ErrorRecord
 
@@ -149,3 +149,37 @@ def _request(spec: TrialSpec) -> dict[str, Any]:
     ignored = {"path", "sha256"} - {identity}
     data["model"] = {name: value for name, value in data["model"].items() if name not in ignored}
     return {**data, "cpus": spec.protocol.cpus, "warmup_runs": spec.protocol.warmup_runs}
+
+
+# --- verdicts on the candidates ---------------------------------------------------------------------------
+
+
+def against_baseline(comparison: Comparison) -> list[ContrastRecord]:
+    """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
+    candidates = {one.trial for one in comparison.contestants if one.role == "candidate"}
+    return [
+        one
+        for one in comparison.facts.get("contrasts", ())
+        if one["candidate"] in candidates and one["baseline"] == comparison.baseline
+    ]
+
+
+def has_undecided(comparison: Comparison) -> bool:
+    """Whether the verdict on a candidate is undecided or missing."""
+    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(comparison)}
+    asked = [
+        one.trial
+        for one in comparison.contestants
+        if one.role == "candidate" and one.trial != comparison.baseline
+    ]
+    return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
+
+
+def failures(comparison: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
+    """Return the errors of the requested configurations: the candidates and the baseline.
+
+    Configurations that were cancelled because others failed are omitted, if there is another error.
+    """
+    asked = {one.trial for one in comparison.contestants if one.role != "anchor"}
+    errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]
+    return [one for one in errors if one["type"] != "Cancelled"] or errors

@@ -23,13 +23,14 @@ from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.speedup_interval import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
+from core.spec.metrics import BY_PASSES, BY_ROUNDS, METRICS, Metric
 from core.wire.units import ci
 
 Stage = Literal["screen", "heat", "confirm"]
 LogSpeedup = tuple[float, float | None]  # log speed-up and its standard error; None: not known
 
-FROM_MEDIANS = ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput")
 UNKNOWN_SE = 0.05  # assumed standard error of a log speed-up without one
+ASSUMED_SPREAD = 0.1  # assumed relative standard error of a number of a pass without an interval
 MAX_COPY_DIFFERENCE = 0.10  # log ratio of the default's two processes above which only the faster one is used
 MAX_INTERVAL_FACTOR = 4.0  # upper over lower bound above which an interval is uninformative
 MAX_DEFAULT_SHIFT = 0.25  # log ratio of the default's latency in two comparisons above which one is doubted
@@ -38,17 +39,17 @@ MOST_SPREAD_DF = 6.0  # cap: the spread seen by a search counts as at most seven
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation: the result of one comparison for one configuration."""
+    """The result of one comparison for one configuration. It selects candidates and is never reported."""
 
     stage: Stage
     race: str
     trial: str
-    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # by metric
-    values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, samples/s
-    error: str = ""  # reason why there is no result
-    breach: str = ""  # reason why the outputs exceed their tolerance
-    launches: int = 1  # launches behind the speed-up by medians
-    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: not known
+    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # metric -> ln(speed-up), standard error
+    values: Mapping[str, float] = field(default_factory=dict)  # metric -> seconds, bytes, samples/s
+    error: str = ""  # why there is no result
+    breach: str = ""  # why the output check failed
+    launches: int = 1  # fresh processes behind the speed-up by medians
+    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: unknown
     splits: float = 1.0  # divisor of the 5 % of its interval, from the interim analyses of its comparison
     level: float | None = None  # ln(seconds per sample) of the default in the same comparison
 
@@ -67,7 +68,7 @@ class ReportedSpeedup:
 class Evaluation:
     """One configuration and all its observations."""
 
-    changes: Mapping[str, Any]  # settings that differ from the start
+    changes: Mapping[str, Any]  # settings that differ from the start; in `--json` from ORT's default
     key: str  # of its request
     looks: tuple[Observation, ...] = ()
     twin: bool = False  # an A/A control: the same configuration under another name
@@ -201,15 +202,12 @@ def _log_half_width(
     look: Observation, gain: LogSpeedup, objective: Mapping[str, float], among: int
 ) -> float | None:
     """Return the half-width of the interval on the log scale; None: the objective was not compared."""
-    if gain[1] is None or not set(objective) <= {"latency_p50", *KNOWN_SPREADS}:
+    if gain[1] is None or not set(objective) <= {"latency_p50", *BY_PASSES}:
         return None
     if "latency_p50" not in objective:
         return Z * gain[1]
     df = look.df
     return None if df is None else t_quantile(1 - (1 - CONFIDENCE) / look.splits / among / 2, df) * gain[1]
-
-
-KNOWN_SPREADS = ("peak_rss", "cpu_s", "model_size")  # metrics with a known spread between launches
 
 
 # --- launches and references --------------------------------------------------------------------------------
@@ -306,27 +304,20 @@ def observe(
     shift = abs(copies) / 2 if copies is not None and abs(copies) > MAX_COPY_DIFFERENCE else 0.0
     if found is not None:
         gain = math.log(found["ratio"]) - shift, found.get("standard_error") or _rough_error(found)
-        gains |= dict.fromkeys(FROM_MEDIANS, gain)
+        gains |= dict.fromkeys(BY_ROUNDS, gain)
         launches, df = found.get("generations") or 1, found.get("df")
         head = replace(head, launches=launches, df=df, level=_log_latency(default, shift))
-    own_cpu, other_cpu = cpu_per_sample(result), cpu_per_sample(default)
-    if own_cpu and other_cpu:
-        gains["cpu_s"] = math.log(other_cpu[0] / own_cpu[0]), math.hypot(own_cpu[1], other_cpu[1])
-        values["cpu_s"] = own_cpu[0]
-    own, other = result.get("peak_rss_bytes"), default.get("peak_rss_bytes")
-    if own and other:
-        spread = MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA
-        gains["peak_rss"] = math.log(other / own), math.hypot(spread / 2, MEMORY_SPREAD / 2) / Z
-        values["peak_rss"] = float(own)
+    for name in BY_PASSES:
+        own, other = pass_reading(METRICS[name], result, arena=arena), pass_reading(METRICS[name], default)
+        if own and other:
+            gains[name] = math.log(other[0] / own[0]), math.hypot(own[1], other[1])
+            values[name] = own[0]
     if sizes is not None:
         gains["model_size"] = math.log(sizes[1] / sizes[0]), 0.0
         values["model_size"] = sizes[0]
-    latency = result.get("latency") or {}
-    for name in ("p50", "p95", "p99", "mean"):
-        if latency.get(f"{name}_s"):
-            values[f"latency_{name}"] = latency[f"{name}_s"]
-    if result.get("throughput_per_s"):
-        values["throughput"] = result["throughput_per_s"]
+    for name in BY_ROUNDS:
+        if number := METRICS[name].value(result):
+            values[name] = number
     guard = result.get("guard") or {}
     breach = str(guard.get("why") or "its outputs differ") if guard.get("breach") else ""
     return replace(head, gains=gains, values=values, breach=breach)
@@ -344,16 +335,26 @@ def _rough_error(found: Mapping[str, Any]) -> float | None:
     return None if not sigma else math.hypot(sigma / math.sqrt(rounds), ASSUMED_PRIOR.sigma_between)
 
 
-def cpu_per_sample(result: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return CPU seconds per sample and the relative standard error, from the CPU pass or the counters."""
-    low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
-    value = result.get("cpu_s_per_inference")
+def pass_reading(
+    metric: Metric, result: Mapping[str, Any], *, arena: bool = True
+) -> tuple[float, float] | None:
+    """Return a number that is smaller for a better configuration, and its relative standard error.
+
+    The number of the pass counts, else the middle of the interval of the counters. A number per inference is
+    returned per sample. None: not measured.
+    """
+    low, high = (result.get(f"{metric.field}_{end}") for end in ("low", "high"))
+    value = metric.value(result)
     if value is None and low is not None and high is not None:
         value = (low + high) / 2
     if not value:
         return None
-    spread = 0.1 if low is None or high is None else (high - low) / 2 / Z / value
-    return value / max(1, result.get("batch_size") or 1), spread
+    rows = max(1, result.get("batch_size") or 1) if metric.per_sample else 1
+    if metric.quantity == "size":
+        error = (MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA) / 2 / Z
+    else:
+        error = ASSUMED_SPREAD if low is None or high is None else (high - low) / 2 / Z / value
+    return value / rows, error
 
 
 # --- other statistics than the median -----------------------------------------------------------------------

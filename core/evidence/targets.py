@@ -15,16 +15,14 @@ from typing import Any, Literal
 
 from core.evidence.statistics import mean_estimate
 from core.evidence.verdict import is_rejected
-from core.spec.targets import METRICS, TargetSpec
+from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
+from core.spec.targets import TargetSpec
 from core.wire.units import significant, size, size_scale, span
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
 
-UNTIMED = ("peak_rss", "output_error")  # metrics of a comparison that background load does not change
-
 STATE_WORDS: Mapping[State, str] = {"MET": "Met", "MISSED": "Missed", "UNKNOWN": "Not yet known"}
-PERCENTILES: Mapping[str, str] = {"latency_p50": "p50_s", "latency_p95": "p95_s", "latency_p99": "p99_s"}
 # Peaks of 20 equal processes each of digits_cnn, tiny_transformer and mobilenet_v3_small at batch 1 to 16
 # were within 8 % of their median; without ONNX Runtime's arena within 23 %, because malloc varies more.
 MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA = 0.10, 0.25
@@ -222,7 +220,7 @@ def _from_comparisons(target: TargetSpec, evidence: Evidence) -> _Reading | _Mis
 
 def _from_comparison(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
     found = _of_result(target, result, arena=arena)
-    if isinstance(found, _Missing) or target.metric in UNTIMED:
+    if isinstance(found, _Missing) or not target.about.under_load:
         return found
     busy = result.get("busy") or {}
     return replace(found, busy=busy.get("words") or "")
@@ -230,18 +228,19 @@ def _from_comparison(target: TargetSpec, result: Result, *, arena: bool) -> _Rea
 
 def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
     one_process = result.get("generations") is None  # older version, which rejected busy comparisons
-    if one_process and is_rejected(result) and target.metric not in UNTIMED:
+    if one_process and is_rejected(result) and target.about.under_load:
         reason = result.get("grade_reason") or "the A/A control failed."
         todo = result.get("remedy") or "Measure again on an idle machine."
         return _Missing(cause="rejected", why=f"The result is invalid (grade F): {reason}", todo=todo)
-    if target.metric in PERCENTILES:
-        return _percentile(PERCENTILES[target.metric], result)
+    if target.about.field.startswith("latency."):
+        return _latency(target.about.field.removeprefix("latency."), result)
     if target.metric == "peak_rss":
         return _memory(result, MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA)
-    return _OF_A_COMPARISON[target.metric](result)
+    own = _OF_A_COMPARISON.get(target.metric)
+    return _of_a_pass(target.about, result) if own is None else own(result)
 
 
-def _percentile(name: str, result: Result) -> _Reading | _Missing:
+def _latency(name: str, result: Result) -> _Reading | _Missing:
     latency = result.get("latency") or {}
     value = latency.get(name)
     if value is None:
@@ -273,20 +272,29 @@ def _throughput(result: Result) -> _Reading | _Missing:
 
 
 def _cpu(result: Result) -> _Reading | _Missing:
-    """Read the CPU time of its own pass, with the spread of the same counter between rounds.
-
-    The pass gives one number without a spread. The blocks of the rounds have the same counter, less
-    precisely. The interval is that of the rounds, widened to include the value of the pass.
-    """
-    value = result.get("cpu_s_per_inference")
-    if value is None:
-        return _not_in_comparison("CPU time")
-    low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
-    if "cpu_s_per_inference_low" not in result:  # of an older version
+    """Read the CPU time; a result of an older version has the counters of the rounds, not their interval."""
+    if "cpu_s_per_inference_low" not in result:
         counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
         per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in counted]
-        spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None
-        low, high = (spread.low, spread.high) if spread is not None else (None, None)
+        if per_run and (spread := mean_estimate(per_run, [1] * len(per_run))) is not None:
+            result = {
+                **result,
+                "cpu_s_per_inference_low": spread.low,
+                "cpu_s_per_inference_high": spread.high,
+            }
+    return _of_a_pass(METRICS["cpu_s"], result)
+
+
+def _of_a_pass(metric: Metric, result: Result) -> _Reading | _Missing:
+    """Read the number of a pass, with the spread of the same counter between rounds.
+
+    The pass gives one number without a spread. The blocks of the rounds may have the same counter, less
+    precisely. The interval is that of the rounds, widened to include the value of the pass.
+    """
+    value = metric.value(result)
+    if value is None:
+        return _not_in_comparison(metric.title)
+    low, high = (result.get(f"{metric.field}_{end}") for end in ("low", "high"))
     if low is None or high is None:
         return _Reading(value=value, low=None, high=None, why="One pass; its spread is unknown.")
     why = "Measured in a separate pass; the interval also covers the counters of the rounds."
@@ -395,13 +403,6 @@ def _finite_share(summary: Result) -> Result:
 
 # --- texts --------------------------------------------------------------------------------------------------
 
-_SCALES: Mapping[str, tuple[float, str]] = {
-    "time": (1e-3, "ms"),
-    "rate": (1.0, "samples/s"),
-    "share": (0.01, "%"),
-    "number": (1.0, ""),
-}
-
 
 def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -> str:
     """Return a number of this target's metric with its unit; a dash where it is not known."""
@@ -450,4 +451,4 @@ def target_text(one: TargetResult) -> str:
 def _scale(target: TargetSpec, value: float | None) -> tuple[float, str]:
     """Return scale and unit of a metric; for sizes the largest binary unit with a value of at least 1."""
     kind = METRICS[target.metric].quantity
-    return size_scale(value or 0.0) if kind == "size" else _SCALES[kind]
+    return size_scale(value or 0.0) if kind == "size" else SHOWN_UNITS[kind]

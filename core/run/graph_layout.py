@@ -17,8 +17,6 @@ from core.process.job_worker import Run
 from core.wire.errors import Cancelled, TunerError
 
 MOST_PASSED = 6_000  # places of long edges, in all
-ROUNDS, FEW_ROUNDS = 60, 12  # of reducing crossings; the second for large graphs
-LARGE = 800  # items
 TIMEOUT_S = 60.0
 
 Point = tuple[float, float]
@@ -46,11 +44,7 @@ def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
         return Layout(points=(), ways=(), depth=0)
     level = levels(count, edges)
     kept = edges_within_limit(edges, level)
-    plan: wire.LayoutPlan = {
-        "levels": level,
-        "edges": [list(edges[index]) for index in kept],
-        "rounds": ROUNDS if count <= LARGE else FEW_ROUNDS,
-    }
+    plan: wire.LayoutPlan = {"levels": level, "edges": [list(edges[index]) for index in kept]}
     try:
         reply = run(wire.LAYOUT, plan, timeout_s=TIMEOUT_S)
     except Cancelled:

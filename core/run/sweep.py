@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard, cast
 
 from core import wire
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.evidence.result_types import TrialResult
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
 from core.run.axes import (
@@ -73,29 +74,45 @@ class Measured:
     trial: str  # id
     state: str  # of its trial; NEW: not measured yet, REFUSED: invalid
     reused: bool  # measured before this sweep, with the same settings on the same machine
-    rows: int | None = None  # measured batch size
-    runs: int = 0
-    latency: Mapping[str, Any] | None = None  # the `latency` of the trial's result, seconds
-    throughput_per_s: float | None = None
-    providers: tuple[str, ...] = ()  # that really loaded
-    requested: tuple[str, ...] = ()
-    fallback: bool = False
-    breach: str = ""  # why its outputs exceed the tolerance; empty: within it, or not checked
+    result: TrialResult = field(default_factory=TrialResult)  # of its trial; without numbers unless complete
     error: str = ""  # of the trial, or why it is invalid
     same: Values | None = None  # the equivalent point that was measured
     why: str = ""  # reason for the equivalence
-    peak_rss_bytes: int | None = None
     comparison: str = ""  # id of the comparison that measured it
-    grade: str = ""  # of that comparison
     contrast: Mapping[str, Any] | None = None  # versus the ORT default, in the same rounds
     is_default: bool = False  # it is the ORT default, the reference of the others
-    processes: int | None = None  # number of processes; None: stored by an earlier version
-    between: bool = True  # its throughput interval covers new processes
+
+    @property
+    def latency(self) -> Mapping[str, Any] | None:
+        """Statistics of its latency, seconds; None: no numbers."""
+        return self.result.get("latency")
+
+    @property
+    def throughput_per_s(self) -> float | None:
+        """Samples per second; None: no numbers."""
+        return self.result.get("throughput_per_s")
+
+    @property
+    def fallback(self) -> bool:
+        """Whether nodes ran on another execution provider than requested."""
+        return bool(self.result.get("fallback"))
+
+    @property
+    def breach(self) -> str:
+        """Why its outputs exceed the tolerance; empty: within it, or not checked."""
+        return breach(self.result)
+
+    @property
+    def processes(self) -> int | None:
+        """Number of processes that ran it; None: stored by an earlier version."""
+        own = (self.latency or {}).get("processes")
+        return self.result.get("generations") if own is None else own
 
     @property
     def ranked(self) -> bool:
         """Whether it may be ranked against other points."""
-        return self.latency is not None and self.state == "COMPLETE" and self.grade != Grade.F
+        rejected = self.result.get("grade") == Grade.F
+        return self.latency is not None and self.state == "COMPLETE" and not rejected
 
     @property
     def cut_short(self) -> bool:
@@ -107,10 +124,17 @@ class Measured:
 
         Rounds of a single process give no interval, because they do not show the variance between processes.
         """
-        if not self.rows or not self.latency or not self.between:
+        rows, latency = self.result.get("batch_size"), self.latency
+        if not rows or not latency or not self._covers_processes(latency):
             return None, None
-        low, high = self.latency.get("mean_s_low"), self.latency.get("mean_s_high")
-        return (self.rows / high if high else None), (self.rows / low if low else None)
+        low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
+        return (rows / high if high else None), (rows / low if low else None)
+
+    def _covers_processes(self, latency: Mapping[str, Any]) -> bool:
+        if "processes" in latency:
+            return bool(latency["processes"] > 1)
+        made = self.processes  # an old version took rounds as clusters below five processes
+        return made is None or made >= MIN_BLOCKS
 
 
 # --- what to measure ----------------------------------------------------------
@@ -278,41 +302,25 @@ def measured(point: Point, trial: Trial, *, reused: bool, comparison: Comparison
         comparison: the comparison of `trial`, with its verdicts.
     """
     result = trial.facts
-    processes, between = _processes(result)
-    complete = trial.state in ("COMPLETE", "CANCELLED") and bool(result.get("latency"))
+    if trial.state not in ("COMPLETE", "CANCELLED") or not result.get("latency"):
+        facts = {name: value for name, value in result.items() if name in _WITHOUT_NUMBERS}
+        result = cast(TrialResult, facts)
     return Measured(
         values=point.values,
         same=point.same,
         why=point.why,
-        peak_rss_bytes=result.get("peak_rss_bytes") if complete else None,
+        result=result,
         trial=trial.id,
         state=trial.state,
         reused=reused,
-        rows=result.get("batch_size") if complete else None,
-        runs=result.get("runs") or 0,
-        latency=result.get("latency") if complete else None,
-        throughput_per_s=result.get("throughput_per_s") if complete else None,
-        providers=tuple(result.get("effective_providers") or ()),
-        requested=tuple(result.get("requested_providers") or ()),
-        fallback=bool(result.get("fallback")),
-        breach=breach(result),
         error=trial.error["message"] if trial.error else "",
         comparison=trial.comparison,
-        grade=result.get("grade") or "",
         contrast=_against_default(trial.id, comparison),
         is_default=_has_default(comparison) and comparison.baseline == trial.id,
-        processes=processes,
-        between=between,
     )
 
 
-def _processes(result: Mapping[str, Any]) -> tuple[int | None, bool]:
-    """Number of processes, and whether the interval of the mean includes the variance between them."""
-    own = (result.get("latency") or {}).get("processes")
-    if own is not None:
-        return own, own > 1
-    made = result.get("generations")  # an old version took rounds as clusters below five processes
-    return made, made is None or made >= MIN_BLOCKS
+_WITHOUT_NUMBERS = ("effective_providers", "requested_providers", "fallback", "guard", "runs")
 
 
 def _has_default(comparison: Comparison | None) -> TypeGuard[Comparison]:
@@ -366,12 +374,19 @@ def running_points(
                 trial="" if trial is None else trial.id,
                 state=NEW if trial is None else trial.state,
                 reused=False,
-                rows=rows,
-                latency={"p50_s": known} if known else None,
-                throughput_per_s=rows / known if rows and known else None,
+                result=_so_far(rows, known),
             )
         )
     return found
+
+
+def _so_far(rows: int | None, p50_s: float | None) -> TrialResult:
+    """Return what a running point has of a result."""
+    found: dict[str, Any] = {"batch_size": rows}
+    if p50_s:
+        found["latency"] = {"p50_s": p50_s}
+        found["throughput_per_s"] = rows / p50_s if rows else None
+    return cast(TrialResult, found)
 
 
 # --- stored sweeps ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
 from core.show.table import Column, Table
+from core.spec.metrics import METRICS, Quantity
 from core.spec.settings import SETTINGS
 from core.wire import CUDA_PROVIDERS
 from core.wire.errors import TunerError
@@ -225,22 +226,24 @@ class SingleNumber:
     missing: str = ""
 
 
+def _count(value: float | None) -> str:
+    return DASH if value is None else significant(value)
+
+
+_TEXTS: Mapping[Quantity, Callable[[float | None], str]] = {"time": ms, "size": size}
+PEAK_MEMORY = METRICS["peak_rss"].field
 GPU_MEMORY = "gpu_memory_bytes"
-PEAK_MEMORY = "peak_rss_bytes"
 COSTS = (
-    SingleNumber(
-        label="CPU time",
-        name="cpu_s_per_inference",
-        text=ms,
-        help="User and system time of all threads, including spinning.",
-        of="run",
-    ),
-    SingleNumber(
-        label="Session memory",
-        name=PEAK_MEMORY,
-        text=size,
-        help="Peak resident memory of a run, minus the level before the model was loaded. The peak of "
-        "the whole process includes Python and ONNX Runtime.",
+    *(
+        SingleNumber(
+            label=one.label,
+            name=one.field,
+            text=_TEXTS.get(one.quantity, _count),
+            help=one.tile_help,
+            of="run" if one.per_sample else "process",
+        )
+        for one in METRICS.values()
+        if one.label
     ),
     SingleNumber(
         label="Load memory",

@@ -240,9 +240,14 @@ def csv_text(table: Table) -> str:
 
 
 def _csv_cell(column: Column, value: Value) -> Value:
+    text = file_value(column, value)
+    return f"'{text}" if isinstance(value, str) and str(text).startswith(_FORMULA) else text
+
+
+def file_value(column: Column, value: Value) -> Value:
+    """Return a cell in the unit that the column's `key` names."""
     if isinstance(value, str):
-        text = visible(value)
-        return f"'{text}" if text.startswith(_FORMULA) else text
+        return visible(value)
     if value is None or isinstance(value, bool):
         return value
     if column.kind == "ms":

@@ -13,9 +13,10 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from core.spec.metrics import METRICS, OBJECTIVES
 from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting
 from core.spec.space import MODEL
-from core.spec.targets import METRICS, TargetSpec, check_targets, target_from_dict
+from core.spec.targets import TargetSpec, check_targets, target_from_dict
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest, range_rule
 
@@ -27,30 +28,13 @@ STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
     }
 )
 OLD_STRATEGIES = ("grid", "optuna-tpe")  # of 1.0: on average `race` finds as much or more
-OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> the objective in words
-    {
-        "latency_p50": "lowest p50 latency",
-        "latency_mean": "lowest mean latency",
-        "latency_p95": "lowest p95 latency",
-        "latency_p99": "lowest p99 latency",
-        "throughput": "highest throughput",
-        "cpu_s": "lowest CPU time per sample",
-        "peak_rss": "lowest peak memory added by the session",
-        "model_size": "smallest model",
-    }
-)
-PER_ROW = ("throughput", "cpu_s")  # objectives per sample, for which the batch size may vary
-_SHORT: Mapping[str, str] = {
+_METRIC_OF: Mapping[str, str] = {  # short name -> metric
     "latency": "latency_p50",
-    "p50": "latency_p50",
-    "p95": "latency_p95",
-    "p99": "latency_p99",
-    "mean": "latency_mean",
-    "cpu": "cpu_s",
-    "memory": "peak_rss",
-    "size": "model_size",
+    **{one.short: one.name for one in METRICS.values() if one.short},
 }
-OBJECTIVE_NAMES = "latency (p50), p95, p99, mean, throughput, cpu, memory, size"  # for error messages
+OBJECTIVE_NAMES = ", ".join(  # for error messages
+    "latency (p50)" if name == "latency_p50" else METRICS[name].short for name in OBJECTIVES
+)
 DEFAULT_BUDGET_S = 60
 LEAST_BUDGET_S, MOST_BUDGET_S = 5, 86_400
 
@@ -99,7 +83,7 @@ class Question(Spec):
     @property
     def per_row(self) -> bool:
         """Whether the batch size may vary, because the objective is per sample."""
-        return bool(set(PER_ROW) & set(self.objective))
+        return any(METRICS[name].per_sample for name in self.objective)
 
     @property
     def metrics(self) -> set[str]:
@@ -138,7 +122,7 @@ def _check_objective(objective: Mapping[str, float]) -> None:
     for name, weight in objective.items():
         if name not in OBJECTIVES:
             raise SpecError(
-                f"There is no objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
+                f"There is no objective `{name[:40]}`.{nearest(name, [*_METRIC_OF, *OBJECTIVES])}",
                 hint=f"Use one of {OBJECTIVE_NAMES}.",
             )
         if not (0 < weight <= 1 and math.isfinite(weight)):
@@ -177,7 +161,7 @@ def parse_objective(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in parts:
         name, _, weight = part.partition(":")
-        name = _SHORT.get(name.strip().lower(), name.strip().lower())
+        name = _METRIC_OF.get(name.strip().lower(), name.strip().lower())
         if name in found:
             raise SpecError(f"The objective `{name[:40]}` is given twice.", hint="Remove one of them.")
         try:
@@ -210,9 +194,9 @@ def parse_limits(texts: Sequence[str]) -> dict[str, Any]:
                 f"`{text[:60]}` is no limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
             )
         name, threshold, sign, value = match.groups()
-        metric = _SHORT.get(name.lower(), name.lower())
+        metric = _METRIC_OF.get(name.lower(), name.lower())
         if metric not in METRICS:
-            known = [one for one in [*_SHORT, *METRICS] if _SHORT.get(one, one) in METRICS]
+            known = list(dict.fromkeys([*_METRIC_OF, *METRICS]))
             raise SpecError(
                 f"There is no metric `{name[:40]}`.{nearest(name, known)}",
                 hint=f"Use one of {', '.join(known)}.",

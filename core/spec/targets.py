@@ -1,9 +1,7 @@
 """Targets of a configuration: a metric, its limit, and the conditions under which the limit applies.
 
-`METRICS` is the table of all metrics; `TargetSpec` is one target of a YAML file. Internal units are seconds,
-bytes, samples per second and shares of 1. External limits have a unit ("3 ms", "100 MiB", "98 %"): a bare
-number in a YAML file is in SI units, a bare text is refused where it is ambiguous. Pure; all errors are
-`SpecError`.
+`TargetSpec` is one target of a YAML file. Limits have a unit ("3 ms", "100 MiB", "98 %"): a bare number in a
+YAML file is in SI units, a bare text is refused where it is ambiguous. Pure; all errors are `SpecError`.
 """
 
 from __future__ import annotations
@@ -11,147 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from core.spec.metrics import METRICS, Metric, MetricName, Quantity
 from core.spec.settings import check_range, trial_setting
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest
 from core.wire.units import brief, size_scale
 
 MOST_TARGETS = 50
-
-MetricName = Literal[
-    "latency_p50",
-    "latency_p95",
-    "latency_p99",
-    "throughput",
-    "peak_rss",
-    "model_size",
-    "accuracy",
-    "top5",
-    "sensitivity",
-    "specificity",
-    "roc_auc",
-    "cpu_s",
-    "output_error",
-]
-Quantity = Literal["time", "rate", "size", "share", "number"]
-Source = Literal["race", "accuracy", "file"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One number that a target can limit."""
-
-    name: MetricName
-    title: str  # "p99 latency"
-    quantity: Quantity
-    smaller_is_better: bool  # decides between `at_most` and `at_least`
-    source: Source  # the job that measures it
-    example: str  # of a limit
-    help: str
-    at_batch: bool = False  # applies at a batch size
-    at_threshold: bool = False  # applies at a decision threshold
-    of_class: bool = False  # applies to one class against the rest
-
-
-def _measured_metric(name: MetricName, title: str, quantity: Quantity, example: str, help_: str) -> Metric:
-    return Metric(
-        name=name,
-        title=title,
-        quantity=quantity,
-        smaller_is_better=quantity != "rate",
-        source="race",
-        example=example,
-        help=help_,
-        at_batch=True,
-    )
-
-
-def _accuracy_metric(name: MetricName, title: str, help_: str, **conditions: bool) -> Metric:
-    return Metric(
-        name=name,
-        title=title,
-        quantity="number" if name == "roc_auc" else "share",
-        smaller_is_better=False,
-        source="accuracy",
-        example="0.99" if name == "roc_auc" else "98 %",
-        help=help_,
-        **conditions,
-    )
-
-
-_LATENCY = "of the time from passing the inputs to receiving the outputs."
-
-METRICS: Mapping[str, Metric] = {
-    one.name: one
-    for one in (
-        _measured_metric("latency_p50", "p50 latency", "time", "3 ms", f"Median {_LATENCY}"),
-        _measured_metric("latency_p95", "p95 latency", "time", "3 ms", f"95th percentile {_LATENCY}"),
-        _measured_metric("latency_p99", "p99 latency", "time", "3 ms", f"99th percentile {_LATENCY}"),
-        _measured_metric(
-            "throughput",
-            "throughput",
-            "rate",
-            "2000/s",
-            "Samples per second of one caller that passes the next batch as soon as the last one is done.",
-        ),
-        _measured_metric(
-            "peak_rss",
-            "peak memory added by the session",
-            "size",
-            "100 MiB",
-            "Memory that loading and running the model add to a process that has ONNX Runtime loaded.",
-        ),
-        _measured_metric("cpu_s", "CPU time", "time", "5 ms", "CPU time of an inference, over all threads."),
-        Metric(
-            name="model_size",
-            title="model size",
-            quantity="size",
-            smaller_is_better=True,
-            source="file",
-            example="10 MiB",
-            help="Size of the model's file with its external data.",
-        ),
-        _accuracy_metric("accuracy", "accuracy", "Share of the samples whose top class is the label."),
-        _accuracy_metric(
-            "top5", "top-5 accuracy", "Share of the samples whose label is among the top five classes."
-        ),
-        _accuracy_metric(
-            "sensitivity",
-            "sensitivity",
-            "Share of the samples of the class that are recognized (recall, true positive rate).",
-            at_threshold=True,
-            of_class=True,
-        ),
-        _accuracy_metric(
-            "specificity",
-            "specificity",
-            "Share of the samples of other classes that are not assigned to the class (true negative rate).",
-            at_threshold=True,
-            of_class=True,
-        ),
-        _accuracy_metric(
-            "roc_auc",
-            "ROC AUC",
-            "Area under the ROC curve: how well the scores separate the class from the rest.",
-            of_class=True,
-        ),
-        _measured_metric(
-            "output_error",
-            "output error",
-            "number",
-            "0.02",
-            "Largest difference from the original in FP32 without optimizations on the same "
-            "inputs, as a share of the largest magnitude of that output.",
-        ),
-    )
-}
-
 
 # --- limits as text -----------------------------------------------------------------------------------------
 

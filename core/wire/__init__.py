@@ -214,13 +214,18 @@ class Layout(TypedDict):
     buffer_offset: int  # of the first input in its page, in bytes; the others have their own
 
 
-class LoadReply(TypedDict):
-    """Reply of `load` (with: a LoadPlan): the session is built and the first run done."""
+class ProvidersUsed(TypedDict):
+    """How a built session differs from the request; a part of replies."""
 
     requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
+
+
+class LoadReply(ProvidersUsed):
+    """Reply of `load` (with: a LoadPlan): the session is built and the first run done."""
+
     batch_size: int  # counted on the inputs after the run
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
@@ -321,13 +326,9 @@ class OutputError(TypedDict):
     void: NotRequired[list[str]]  # outputs that cannot be compared: empty, or without a finite value
 
 
-class ProfileReply(TypedDict):
+class ProfileReply(ProvidersUsed):
     """Reply of `profile`; `profile` is `Profile.to_dict()`."""
 
-    requested_providers: list[str]
-    effective_providers: list[str]
-    fallback: bool
-    fallback_reason: str
     batch_size: int
     assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
     unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead
@@ -601,38 +602,12 @@ class NodeErrorsReply(TypedDict):
 # --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
-class ModelNode(TypedDict):
-    """A node of a model as its author wrote it."""
-
-    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
-    name: str
-    op_type: str
-
-
-class RanNode(TypedDict):
-    """A node as named in a profile; `node_index` is ONNX Runtime's own number."""
-
-    path: list[str]
-    name: str
-    op_type: str
-    node_index: int
-
-
-class Origin(TypedDict):
-    """A node of an optimized graph, and the nodes of the model that it replaces."""
-
-    path: list[str]
-    name: str
-    nodes: list[str]  # names at the same path; empty: none, or unknown
-    inserted: bool  # it only moves or converts a tensor, and the model has no such node
-
-
 class ExplainPlan(TypedDict):
     """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
-    output: str  # file to write the `Passes` to, as JSON
+    output: str  # file to write the `profile_passes.Passes` to, as JSON
 
 
 class ExplainReply(TypedDict):
@@ -641,46 +616,6 @@ class ExplainReply(TypedDict):
     output: str
     passes: int  # of each side
     notes: list[str]
-
-
-class PassNode(TypedDict):
-    """A node of the executed graph. Nodes that only copy or reorder have varying names: they are merged."""
-
-    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
-    name: str
-    op_type: str
-    provider: str
-    inserted: bool  # by ONNX Runtime
-    nodes: int
-    calls_per_run: float
-    self_s: list[float]  # per run, of each pass: mean over its typical runs, without the node's own body
-
-
-class PassSide(TypedDict):
-    """One configuration in all its passes."""
-
-    requested_providers: list[str]
-    effective_providers: list[str]
-    fallback: bool
-    fallback_reason: str
-    batch_size: int  # of the inputs
-    parallel: bool  # nodes of one run overlapped on several threads
-    runs: int  # of each pass, with the profiler and again without
-    run_s: list[float]  # of each pass: mean typical run with the profiler on
-    plain_s: list[float]  # the same session after the profiler was turned off
-    nodes: list[PassNode]
-    model: list[ModelNode]
-    origins: list[Origin] | None  # None: ONNX Runtime could not save the optimized graph
-    notes: list[str]
-
-
-class Passes(TypedDict):
-    """The file that `explain` writes."""
-
-    version: int
-    sides: list[PassSide]
-    fingerprint: str
-    created_at: float  # seconds since the epoch
 
 
 # --- checks of a bundle on another machine: `samples`, `answers`, `settings` --------------------------------
@@ -768,12 +703,6 @@ class PeaksReply(TypedDict):
 # --- files of other programs: the job `import` --------------------------------------------------------------
 
 
-class ImportPlan(TypedDict):
-    """The job `import`: read a file that another program, or another ORTune, wrote."""
-
-    path: str
-
-
 class Summary(TypedDict):
     """The output of `onnxruntime_perf_test`; a number that it did not print is null."""
 
@@ -804,7 +733,7 @@ class GraphPlan(TypedDict):
 
     model_path: str
     session: SessionPlan | None  # also return the graph that this session runs; None: the model's own only
-    output: str  # file to write the `DrawnGraphs` to, as JSON
+    output: str  # file to write the `graph.Graphs` to, as JSON
 
 
 class GraphReply(TypedDict):
@@ -815,65 +744,11 @@ class GraphReply(TypedDict):
     optimized_nodes: int | None  # None: not requested
 
 
-class GraphTensor(TypedDict):
-    """A tensor on an edge, as declared or inferred."""
-
-    name: str
-    dtype: str  # numpy's name, or "unknown"
-    shape: list[int | str] | None  # "?": unknown size; None: unknown rank
-    weight_bytes: int | None  # stored in the file; None: computed, or an input
-
-
-class GraphNode(TypedDict):
-    """A node as it is drawn. Texts are clipped."""
-
-    name: str  # as ONNX Runtime's profile calls it, where the file has no name for it
-    op_type: str  # with its domain, unless that is ai.onnx
-    scope: list[str]  # the enclosing modules, outermost first; empty: unknown
-    inputs: list[str]  # tensors; empty: an optional input that is left out
-    outputs: list[str]
-    captured: list[str]  # tensors of enclosing graphs that its bodies read
-    attributes: dict[str, str]
-    bodies: list[str]  # its bodies: "then_branch", "body"
-    does: list[str]  # of an optimized graph: names of the model's nodes that it replaces
-    inserted: bool  # by ONNX Runtime
-
-
-class GraphLevel(TypedDict):
-    """The main graph, or the body of one node."""
-
-    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
-    role: str  # its attribute of the node: "then_branch"; empty: the main graph
-    inputs: list[str]
-    outputs: list[str]
-    nodes: list[GraphNode]
-    tensors: list[GraphTensor]
-
-
-class DrawnSide(TypedDict):
-    """One graph with all its bodies, the main graph first."""
-
-    levels: list[GraphLevel]
-    notes: list[str]
-
-
-class DrawnGraphs(TypedDict):
-    """The file that `graph` writes."""
-
-    version: int
-    model: DrawnSide
-    optimized: DrawnSide | None
-    effective_providers: list[str]  # of the session that was built; empty: none
-    notes: list[str]
-    created_at: float  # seconds since the epoch
-
-
 class LayoutPlan(TypedDict):
     """The job `layout`: positions for the items of a graph."""
 
     levels: list[int]  # of each item
     edges: list[list[int]]  # from item to item
-    rounds: int  # of reducing crossings
 
 
 class LayoutReply(TypedDict):

@@ -1,6 +1,6 @@
 """The graph of a model, typed: the file of the job `graph`, and the edges between nodes.
 
-Pure; the parent reads with it what the worker wrote (`wire.DrawnGraphs`).
+Pure; the worker writes `Graphs` as JSON, and the parent reads them.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ VERSION = 1  # of the job's file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor on an edge; see `wire.GraphTensor`."""
+    """A tensor on an edge, as declared or inferred."""
 
     name: str
-    dtype: str
-    shape: tuple[int | str, ...] | None
-    weight_bytes: int | None
+    dtype: str  # numpy's name, or "unknown"
+    shape: tuple[int | str, ...] | None  # "?": unknown size; None: unknown rank
+    weight_bytes: int | None  # stored in the file; None: computed, or an input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node of a graph; see `wire.GraphNode`."""
+    """A node as it is drawn. Texts are clipped."""
 
-    name: str
-    op_type: str
-    scope: tuple[str, ...]
-    inputs: tuple[str, ...]
+    name: str  # as ONNX Runtime's profile calls it, where the file has no name for it
+    op_type: str  # with its domain, unless that is ai.onnx
+    scope: tuple[str, ...]  # the enclosing modules, outermost first; empty: unknown
+    inputs: tuple[str, ...]  # tensors; empty: an optional input that is left out
     outputs: tuple[str, ...]
-    captured: tuple[str, ...]
+    captured: tuple[str, ...]  # tensors of enclosing graphs that its bodies read
     attributes: dict[str, str]
-    bodies: tuple[str, ...]
-    does: tuple[str, ...]
-    inserted: bool
+    bodies: tuple[str, ...]  # its bodies: "then_branch", "body"
+    does: tuple[str, ...]  # of an optimized graph: names of the model's nodes that it replaces
+    inserted: bool  # by ONNX Runtime
 
     @property
     def fused(self) -> bool:
@@ -49,10 +49,10 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """The main graph, or the body of one node; see `wire.GraphLevel`."""
+    """The main graph, or the body of one node."""
 
-    path: tuple[str, ...]
-    role: str
+    path: tuple[str, ...]  # names of the nodes whose bodies enclose it, outermost first
+    role: str  # its attribute of the node: "then_branch"; empty: the main graph
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -100,9 +100,9 @@ class Graphs:
     version: int
     model: Side
     optimized: Side | None
-    effective_providers: tuple[str, ...]
+    effective_providers: tuple[str, ...]  # of the session that was built; empty: none
     notes: tuple[str, ...]
-    created_at: float
+    created_at: float  # seconds since the epoch
 
 
 def graphs_from_json(data: bytes) -> Graphs:

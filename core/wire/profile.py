@@ -18,16 +18,18 @@ from typing import Any
 
 import msgspec
 
+from core.wire import CUDA_PROVIDERS
 from core.wire.errors import WorkerError
 
 COMPUTE = frozenset(  # the heavy operators
     {"Attention", "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm"}
     | {"LSTM", "MatMul", "MultiHeadAttention", "RNN"}
 )
+# Operators that only copy or reorder. ONNX Runtime inserts them, and numbers them anew in each session.
+LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
+INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")  # prefixes of names
 # Providers whose profiled times are those of launching kernels: the GPU computes asynchronously.
-HOST_TIMED = frozenset(
-    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
-)
+HOST_TIMED = frozenset(CUDA_PROVIDERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

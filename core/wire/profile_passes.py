@@ -1,6 +1,6 @@
 """The file of the job `explain`, typed: two configurations in all their profiled passes.
 
-Pure; the parent reads with it what the worker wrote (`wire.Passes`). Times are seconds.
+Pure; the worker writes `Passes` as JSON, and the parent reads them. Times are seconds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Key = tuple[str, ...]  # names of the nodes that enclose a node, outermost first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanNode:
-    """A node of an executed graph; see `wire.PassNode`."""
+    """A node of an executed graph. Nodes that only copy or reorder have varying names: they are merged."""
 
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # names of the nodes whose bodies enclose it, outermost first
     name: str
     op_type: str
     provider: str
-    inserted: bool
+    inserted: bool  # by ONNX Runtime
     nodes: int
     calls_per_run: float
-    self_s: tuple[float, ...]
+    self_s: tuple[float, ...]  # per run, of each pass: mean over typical runs, without the node's own body
 
     @property
     def key(self) -> Key:
@@ -48,30 +48,30 @@ class ModelNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """An executed node, and the model's nodes at the same path that it replaces."""
+    """A node of an optimized graph, and the nodes of the model that it replaces."""
 
     path: tuple[str, ...]
     name: str
-    nodes: tuple[str, ...]
-    inserted: bool
+    nodes: tuple[str, ...]  # names at the same path; empty: none, or unknown
+    inserted: bool  # it only moves or converts a tensor, and the model has no such node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One configuration in all its passes; see `wire.PassSide`."""
+    """One configuration in all its passes."""
 
     requested_providers: tuple[str, ...]
     effective_providers: tuple[str, ...]
     fallback: bool
     fallback_reason: str
-    batch_size: int
-    parallel: bool
-    runs: int
-    run_s: tuple[float, ...]
-    plain_s: tuple[float, ...]
+    batch_size: int  # of the inputs
+    parallel: bool  # nodes of one run overlapped on several threads
+    runs: int  # of each pass, with the profiler and again without
+    run_s: tuple[float, ...]  # of each pass: mean typical run with the profiler on
+    plain_s: tuple[float, ...]  # the same session after the profiler was turned off
     nodes: tuple[RanNode, ...]
     model: tuple[ModelNode, ...]
-    origins: tuple[Origin, ...] | None
+    origins: tuple[Origin, ...] | None  # None: ONNX Runtime could not save the optimized graph
     notes: tuple[str, ...]
 
 

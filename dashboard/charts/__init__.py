@@ -1,25 +1,22 @@
-"""Charts of measurements: the distribution of latencies, and the parts that all charts share.
+"""Charts of measurements, a module for each subject; here the look that all of them share.
 
 Each chart is two steps: `*_info` turns results into plain data (tested as data), and the figure only draws
-it. No Streamlit, no clock, no file here. Latency over time is in `timeline_charts.py`, ratios in
-`compare_charts.py`, curves in `sweep_charts.py`, profiles in `profile_charts.py`. Latencies arrive in seconds
-and are drawn in milliseconds. Backgrounds stay transparent and text takes the page's colour, so that the
-light and the dark theme both work; dashes and markers supplement the colours. The top of a figure is kept
-free for Plotly's toolbar, which would otherwise cover the legend.
+it. No Streamlit, no clock, no file here. Latencies arrive in seconds and are drawn in milliseconds.
+Backgrounds stay transparent and text takes the page's colour, so that the light and the dark theme both work;
+dashes and markers supplement the colours. The top of a figure is kept free for Plotly's toolbar, which would
+otherwise cover the legend.
 """
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.measurement import Trial
-from core.store import PRUNED
+from core.spec.metrics import SHOWN_UNITS, Metric
 from core.wire.units import brief, provider, significant
 
 # Okabe and Ito's palette without its two lightest colours, distinct with all common kinds of colour vision;
@@ -39,18 +36,33 @@ BAR_WIDTH = 0.7  # of a row; Plotly measures it within a series, whose rows may 
 TOOLBAR_PX = 30
 TITLE_ROW_PX = 38  # least height above the axes
 HEIGHT = 340
-HOVER_TEXT = "%{hovertext}<extra></extra>"  # a template of Plotly without the name of the series
-MEMORY_TITLE = "Peak memory added by the session (MiB)"
+# templates of Plotly without the name of the series; a saved file holds `text`, too
+HOVER_TEXT, TEXT_HOVER = "%{hovertext}<extra></extra>", "%{text}<extra></extra>"
 PARTIAL = "cancelled: partial results"
 TRUE_Y = {"y": "customdata"}  # of a series whose drawn positions are not the values for a file
 MOST_OF_LINE = 44  # characters of a line in the legend
 WIDE = 5.0  # ratio of largest to smallest value from which an axis is logarithmic
-CROWDED = 1e-4  # share of an axis of percentiles that reaches so far; p0 then has no room next to p50
-TAIL = 1000  # slowest runs of a distribution, all of them drawn
-MAX_SAMPLES = 4000  # points of a line that a browser draws smoothly
 
 
-# --- providers used ----------------------------------------------------
+def ran_label(result: Mapping[str, Any]) -> str:
+    """Name a series after the providers that a result used."""
+    return provider_label(
+        result.get("effective_providers") or (),
+        result.get("requested_providers") or (),
+        fallback=bool(result.get("fallback")),
+    )
+
+
+def metric_title(metric: Metric, per: str) -> str:
+    """Return the title of an axis: "Model size (MiB)", "CPU time per run (ms)".
+
+    Args:
+        metric: of the axis.
+        per: "run" or "sample", named where a time may be either.
+    """
+    title = metric.title if metric.title[1].isdigit() else metric.title[0].upper() + metric.title[1:]
+    either = metric.per_sample and metric.quantity != "rate"
+    return f"{title}{f' per {per}' if either else ''} ({SHOWN_UNITS[metric.quantity][1]})"
 
 
 def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallback: bool) -> str:
@@ -63,150 +75,19 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
     return f"{ran} — fallback, {asked} was requested"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """A measured result and its name in a legend."""
-
-    name: str
-    result: Mapping[str, Any]
-
-
-def side(trial: Trial, name: str = "") -> Side:
-    """Return a trial as `name` with the providers used."""
-    result = trial.facts
-    ran = provider_label(
-        result.get("effective_providers") or (),
-        result.get("requested_providers") or (),
-        fallback=bool(result.get("fallback")),
-    )
-    who = name or f"{trial.id[:8]} · {trial.model_name}"
-    return Side(name=f"{who} · {ran.replace('ExecutionProvider', '')}", result=result)
-
-
-def per_row(sides: Sequence[Side]) -> bool:
-    """Whether the sides have different batch sizes, so that only latencies per sample can be compared."""
-    return len({one.result.get("batch_size") for one in sides}) > 1
-
-
-def latency_title(sides: Sequence[Side]) -> str:
-    """Return the title of an axis of latencies."""
-    return "Latency per sample (ms)" if per_row(sides) else "Latency per run (ms)"
-
-
-def pruned(sides: Sequence[Side]) -> list[str]:
-    """Return the names of the sides whose raw samples were pruned from the store."""
-    return [one.name for one in sides if PRUNED in one.result and not one.result.get("latencies_s")]
-
-
-def in_ms(one: Side, *, rows: bool) -> list[float]:
-    """Return the latencies of a side in milliseconds and run order; `rows`: per sample of its batch."""
-    size = one.result.get("batch_size") if rows else None
-    return [seconds * 1e3 / (size or 1) for seconds in one.result.get("latencies_s") or []]
-
-
-def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
-    """Return at most `limit` indices and values: smallest and largest of each interval, in order.
-
-    Unlike a plain "every n-th", this keeps outliers.
-    """
-    if len(values) <= limit:
-        return list(range(len(values))), list(values)
-    stretches = limit // 2
-    kept: list[int] = []
-    for k in range(stretches):
-        a, b = k * len(values) // stretches, (k + 1) * len(values) // stretches
-        low = min(range(a, b), key=values.__getitem__)
-        high = max(range(a, b), key=values.__getitem__)
-        kept += sorted({low, high})
-    return kept, [values[index] for index in kept]
-
-
-def percentile(ms: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile for a share of 1; of few values the largest, of no values 0."""
-    return sorted(ms)[math.ceil(share * len(ms)) - 1] if ms else 0.0
-
-
-def clipped_words(above: int, share: float, cap_ms: float, top_ms: float | None) -> str:
-    """Say how much lies above the percentile at which a plot ends."""
-    runs = f"{above:,} run{'s' * (above != 1)}"
-    return f"{runs} above p{100 * share:g} ({number(cap_ms)} ms), up to {number(top_ms)} ms"
-
-
-# --- distribution ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """Empirical distribution of one side: `fraction[i]` of its runs took at most `ms[i]`."""
-
-    name: str
-    ms: list[float]
-    fraction: list[float]
-
-    @property
-    def slower(self) -> list[float]:
-        """Share of the runs that took longer than each of `ms`; for the last one its own share."""
-        return [max(1 - share, self.least) for share in self.fraction]
-
-    @property
-    def least(self) -> float:
-        """Smallest share that the runs resolve: that of a single run."""
-        return 1 - self.fraction[-2] if len(self.fraction) > 1 else 1.0
-
-
-def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> list[Steps]:
-    """Return the fraction of runs at or below each latency, of sides with samples; `limit` points each."""
-    rows = per_row(sides)
-    return [_steps(one.name, ms, limit) for one in sides if (ms := in_ms(one, rows=rows))]
-
-
-def _steps(name: str, ms: Sequence[float], limit: int) -> Steps:
-    ordered = sorted(ms)
-    n = len(ordered)
-    tail = min(TAIL, limit // 2)  # slowest runs, all of them drawn
-    stride = max(1, math.ceil(n / (limit - tail)))
-    ranks = sorted({0, *range(0, n, stride), *range(max(0, n - tail), n)})
-    return Steps(name=name, ms=[ordered[rank] for rank in ranks], fraction=[(rank + 1) / n for rank in ranks])
-
-
-def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figure:
-    """Draw percentiles over latency; each tick leaves a tenth of the runs before it, widening the tail."""
-    figure = base_figure(x_title=latency_title(sides), y_title="Percentile of the runs")
-    found = latency_ecdf_info(sides, limit=limit)
-    if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
-        figure.update_xaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
-    rarest = 1.0
-    for index, steps in enumerate(found):
-        look = style(index)
-        rarest = min(rarest, steps.least)
-        figure.add_scatter(
-            x=[steps.ms[0], *steps.ms],
-            y=[1.0, *steps.slower],
-            name=series_name(steps.name),
-            mode="lines",
-            line={"color": look["color"], "dash": look["dash"], "shape": "hv", "width": 2},
-            customdata=[0.0, *(100 * share for share in steps.fraction)],
-            meta=TRUE_Y,
-            hovertemplate="p%{customdata:.6g}: %{x:.4g} ms<extra></extra>",
-        )
-    tails = [0.5, *(10.0**-power for power in range(1, 9) if 10.0**-power >= rarest)]
-    if rarest > CROWDED:
-        tails.insert(0, 1.0)
-    figure.update_yaxes(
-        type="log",
-        range=[0.02, math.log10(rarest) - 0.1],  # reversed: rare is on top
-        tickvals=tails,
-        ticktext=[f"p{100 * (1 - tail):.6g}" for tail in tails],
-    )
-    return figure
-
-
-# --- common parts ----------------------------------------------------------
-
-
 def plain(text: str) -> str:
     """Make `text` safe to draw: Plotly interprets a subset of HTML, and names come from untrusted models."""
     return html.escape(text, quote=False)
+
+
+def text_lines(parts: Iterable[str]) -> str:
+    """Return texts as markup, one below the other."""
+    return "<br>".join(map(plain, parts))
+
+
+def ending(name: str, limit: int) -> str:
+    """Return the end of a long name, which distinguishes nodes: exporters start all names alike."""
+    return name if len(name) <= limit else f"…{name[1 - limit :]}"
 
 
 def series_name(text: str) -> str:
@@ -222,9 +103,14 @@ def series_name(text: str) -> str:
     return "<br>".join(lines)
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def number(value: float | None, digits: int = 4, *, signed: bool = False) -> str:
     """Format a number for a hover text, as everywhere else."""
-    return "unknown" if value is None else significant(value, digits)
+    return "unknown" if value is None else minus(significant(value, digits, signed=signed))
+
+
+def minus(number: str) -> str:
+    """Return a number with the sign that Plotly writes on axes."""
+    return number.replace("-", "−")
 
 
 def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figure:
@@ -338,10 +224,45 @@ def log_ticks(values: Sequence[float]) -> list[float]:
     return [tick for tick in around if low <= tick <= high]
 
 
+def log_axis(ticks: Sequence[float]) -> dict[str, Any]:
+    """Return a logarithmic axis with these ticks, for `update_xaxes` or `update_yaxes`."""
+    return {"type": "log", "tickvals": list(ticks), "ticktext": [brief(tick) for tick in ticks]}
+
+
 def wide_ticks(values: Sequence[float]) -> list[float]:
     """Return ticks of a logarithmic axis if a linear one would hide the small values; else nothing."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     return log_ticks([low, high]) if low > 0 and high > WIDE * low else []
+
+
+def error_bars(
+    values: Sequence[tuple[float, float | None, float | None]], color: str, *, thickness: float, width: float
+) -> dict[str, Any]:
+    """Return the intervals of a series: each value with its bounds; an unknown bound has no bar."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [0.0 if high is None else high - value for value, _, high in values],
+        "arrayminus": [0.0 if low is None else value - low for value, low, _ in values],
+        "color": color,
+        "thickness": thickness,
+        "width": width,
+    }
+
+
+def pattern(shape: str | Sequence[str]) -> dict[str, Any]:
+    """Return light strokes over the own colour of a bar, which keep its text readable."""
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.5)", "solidity": 0.2}
+
+
+def name_rows(figure: go.Figure, names: Sequence[str]) -> None:
+    """Name the rows 0, 1, … of a figure by markup, the first on top."""
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=list(names),
+        range=[len(names) - 0.5, -0.5],
+        showgrid=False,
+    )
 
 
 def style(index: int) -> dict[str, str]:

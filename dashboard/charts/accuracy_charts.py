@@ -9,13 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from core.show.table import Column, Table, tabulate
-from core.wire.units import ci
-from dashboard.charts import HEIGHT, MUTED, PALETTE, base_figure, plain, style, transparent
+from core.wire.units import ci, clipped
+from dashboard.charts import (
+    HEIGHT,
+    MUTED,
+    PALETTE,
+    base_figure,
+    minus,
+    plain,
+    style,
+    text_lines,
+    transparent,
+)
+from dashboard.charts.compare_charts import ForestRow, Looks, add_rows
 
 MOST_CLASSES = 24  # rows of a confusion matrix; beyond it the classes with the fewest errors share one row
 WITH_NUMBERS = 14  # classes up to which the counts fit into their cells
@@ -25,8 +37,7 @@ MAX_POINTS = 600  # of a curve: more are not visible
 ROW_HEIGHT = 52
 NAME_LIMIT = 24  # characters of a class
 
-# colour, marker and word of each verdict on non-inferiority; the marker distinguishes them without colour
-VERDICTS: Mapping[str, tuple[str, str, str]] = {
+VERDICTS: Looks = {  # on non-inferiority
     "NOT_WORSE": (PALETTE[2], "diamond", "not worse"),
     "WORSE": (PALETTE[1], "triangle-left", "worse"),
     "UNDECIDED": (MUTED, "circle-open", "undecided"),
@@ -117,7 +128,7 @@ def confusion(info: Confusion) -> go.Figure:
     size = FRAME + CELL * len(info.names)
     figure = base_figure(x_title="Predicted class", y_title="True class", height=max(HEIGHT, size))
     ticks = list(range(len(info.names)))
-    labels = [plain(_shortened(name)) for name in info.names]
+    labels = [plain(clipped(name, NAME_LIMIT)) for name in info.names]
     numbers = [[f"{count:,}" if count else "" for count in row] for row in info.counts]
     figure.add_heatmap(
         z=[[math.sqrt(share) if share else None for share in row] for row in info.shares],  # errors are rare
@@ -171,20 +182,7 @@ def confused_pairs(
     ]
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
-
-
 # --- threshold ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tradeoff:
-    """Sensitivity and specificity at each threshold, in ascending order. None: no sample defines it."""
-
-    thresholds: list[float]
-    sensitivity: list[float | None]
-    specificity: list[float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,27 +196,20 @@ class Roc:
     hover: str
 
 
-def tradeoff_info(
-    thresholds: Sequence[float], sensitivity: Sequence[float], specificity: Sequence[float]
-) -> Tradeoff:
-    """Return the curves to draw; NaN becomes a gap."""
-    return Tradeoff(
-        thresholds=[float(one) for one in thresholds],
-        sensitivity=[None if math.isnan(one) else float(one) for one in sensitivity],
-        specificity=[None if math.isnan(one) else float(one) for one in specificity],
-    )
-
-
-def tradeoff(info: Tradeoff, threshold: float) -> go.Figure:
-    """Draw both shares of correct answers over the threshold, which is a line."""
+def tradeoff(
+    thresholds: Sequence[float],
+    sensitivity: Sequence[float],
+    specificity: Sequence[float],
+    *,
+    threshold: float,
+) -> go.Figure:
+    """Draw both shares of correct answers over the threshold, which is a line; NaN is a gap."""
     figure = base_figure(x_title="Threshold on the probability", y_title="Share of correct samples")
-    for index, (name, values) in enumerate(
-        (("sensitivity", info.sensitivity), ("specificity", info.specificity))
-    ):
+    for index, (name, values) in enumerate((("sensitivity", sensitivity), ("specificity", specificity))):
         look = style(index)
         figure.add_scatter(
-            x=info.thresholds,
-            y=values,
+            x=list(thresholds),
+            y=[None if math.isnan(one) else one for one in values],
             name=name,
             mode="lines",
             line={"color": look["color"], "dash": look["dash"], "width": 2.5},
@@ -327,113 +318,49 @@ def roc(lines: Sequence[Roc]) -> go.Figure:
 # --- differences of two models on the same data -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferenceRow:
-    """One model against the reference on the same samples; shares, negative where it is worse."""
+def differences(
+    judged: Sequence[tuple[str, Mapping[str, Any]]],
+    *,
+    reference: str,
+    delta: float,
+    metric: str = "accuracy",
+) -> go.Figure:
+    """Draw each difference with its interval; left of the line at −delta a loss is not accepted.
 
-    label: str
-    difference: float
-    low: float
-    high: float
-    verdict: str  # a key of VERDICTS
-
-    @property
-    def hover(self) -> str:
-        """Return the hover text."""
-        return "<br>".join(
-            (
-                plain(self.label),
-                f"{self.difference * 100:+.2f} points",
-                ci(f"{self.low * 100:+.2f}", f"{self.high * 100:+.2f}"),
-                VERDICTS[self.verdict][2],
-            )
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differences:
-    """Differences to draw, top row first; a loss of at most the share `delta` is accepted."""
-
-    reference: str
-    metric: str  # "accuracy", "sensitivity" or "specificity"
-    rows: list[DifferenceRow]
-    delta: float
-    axis: tuple[float, float]  # percentage points
-
-
-def differences_info(
-    rows: Sequence[DifferenceRow], *, reference: str, delta: float, metric: str = "accuracy"
-) -> Differences:
-    """Return what `differences` draws: every interval, zero and −delta are on the axis."""
-    ends = [end for row in rows for end in (row.low, row.high)]
-    low, high = min([*ends, -1.6 * delta, 0.0]) * 100, max([*ends, 0.6 * delta, 0.0]) * 100
+    Args:
+        judged: name of each model, and its difference from the reference on the same samples with `low`,
+            `high` and `verdict`; shares, negative where it is worse. Top row first.
+        reference: name of the model that the others are compared with.
+        delta: accepted loss, a share.
+        metric: "accuracy", "sensitivity" or "specificity".
+    """
+    rows = [_difference(name, one) for name, one in judged]
+    accepted = -100 * delta
+    drawn = [end for row in rows for end in (row.low, row.high) if end is not None]
+    low, high = min([*drawn, 1.6 * accepted, 0.0]), max([*drawn, -0.6 * accepted, 0.0])
     room = 0.06 * (high - low or 1.0)
-    return Differences(
-        reference=reference,
-        metric=metric,
-        rows=list(rows),
-        delta=delta,
-        axis=(low - room, high + room),
-    )
-
-
-def differences(info: Differences) -> go.Figure:
-    """Draw each difference with its interval; left of the line at −delta a loss is not accepted."""
+    low, high = low - room, high + room
     figure = base_figure(
-        x_title=f"{info.metric.capitalize()} versus {plain(_shortened(info.reference))} (percentage points)",
+        x_title=f"{metric.capitalize()} versus {plain(clipped(reference, NAME_LIMIT))} (percentage points)",
         y_title="",
-        height=120 + ROW_HEIGHT * len(info.rows),
+        height=120 + ROW_HEIGHT * len(rows),
     )
-    figure.add_vrect(
-        x0=info.axis[0], x1=-info.delta * 100, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below"
-    )
+    figure.add_vrect(x0=low, x1=accepted, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below")
     figure.add_vline(x=0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     figure.add_vline(
-        x=-info.delta * 100,
+        x=accepted,
         line={"color": PALETTE[1], "width": 1.5},
-        annotation_text=f"−{info.delta * 100:g} accepted",
+        annotation_text=f"−{100 * delta:g} accepted",
         annotation_position="bottom left",
     )
-    for verdict, (color, marker, word) in VERDICTS.items():
-        own = [
-            (row, len(info.rows) - 1 - index) for index, row in enumerate(info.rows) if row.verdict == verdict
-        ]
-        if own:
-            _add_differences(figure, own, color=color, marker=marker, word=word)
-    for index, row in enumerate(info.rows):
-        figure.add_annotation(
-            x=0.0,
-            xref="x domain",
-            xanchor="left",
-            y=len(info.rows) - 1 - index,
-            yshift=14,
-            yanchor="bottom",
-            text=plain(row.label),
-            showarrow=False,
-        )
-    figure.update_xaxes(range=list(info.axis))
-    figure.update_yaxes(visible=False, range=[-0.5, len(info.rows) - 0.3], fixedrange=True)
+    add_rows(figure, rows, VERDICTS)
+    figure.update_xaxes(range=[low, high])
     return figure
 
 
-def _add_differences(
-    figure: go.Figure, rows: Sequence[tuple[DifferenceRow, int]], *, color: str, marker: str, word: str
-) -> None:
-    figure.add_scatter(
-        x=[row.difference * 100 for row, _ in rows],
-        y=[place for _, place in rows],
-        name=word,
-        mode="markers",
-        marker={"symbol": marker, "size": 13, "color": color, "line": {"width": 2, "color": color}},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [(row.high - row.difference) * 100 for row, _ in rows],
-            "arrayminus": [(row.difference - row.low) * 100 for row, _ in rows],
-            "color": color,
-            "thickness": 3,
-            "width": 7,
-        },
-        text=[row.hover for row, _ in rows],
-        hovertemplate="%{text}<extra></extra>",
-    )
+def _difference(name: str, judged: Mapping[str, Any]) -> ForestRow:
+    value, low, high = (100 * judged[key] for key in ("difference", "low", "high"))
+    verdict = judged["verdict"]
+    points, *ends = (minus(f"{one:+.2f}") for one in (value, low, high))
+    told = (name, f"{points} points", ci(*ends), VERDICTS[verdict][2])
+    return ForestRow(label=name, value=value, low=low, high=high, verdict=verdict, hover=text_lines(told))

@@ -1,9 +1,9 @@
-"""Ratios of several configurations to one baseline: a forest plot.
+"""Forest plots: intervals one below the other, here the ratios of configurations to one baseline.
 
-As in `charts`: `forest_info` is plain data, `forest` only draws it; no Streamlit, no clock, no file. While a
-comparison runs, `live_charts` is drawn instead. A ratio is speed relative to the baseline: further right is
-faster, on a logarithmic axis whose ticks give the factor to either side of 1. Names and hover texts give the
-same factor in words, "1.30× slower".
+As in `charts`: `forest_info` is plain data, `forest` only draws it; no Streamlit, no clock, no file. Search
+and Accuracy draw their intervals with the same functions. While a comparison runs, `live_charts` is drawn
+instead. A ratio is speed relative to the baseline: further right is faster, on a logarithmic axis whose ticks
+give the factor to either side of 1. Names and hover texts give the same factor in words, "1.30× slower".
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from core.evidence.comparison import Comparison
 from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, tick, words
 from core.show import comparison_text, interim
 from core.show import verdict as verdicts
+from core.wire.units import clipped
 from dashboard.charts import (
     MUTED,
     PAGE,
     PALETTE,
+    TEXT_HOVER,
     base_figure,
+    error_bars,
     log_ticks,
     plain,
+    text_lines,
     transparent,
 )
 
@@ -34,7 +38,6 @@ ROW_HEIGHT = (
 )
 LABEL_SHIFT = 14  # pixels from an interval up to its name
 SLIM_ROW_HEIGHT = 42
-LIVE_ROW_HEIGHT = 46
 LABEL_LIMIT, TITLE_LIMIT = 52, 34  # characters
 TITLE_LINE, LINE_PX = 50, 18  # characters that a small screen has room for, and how high a second line is
 AXIS_ROOM = 0.08  # share of the axis next to the outermost interval
@@ -42,8 +45,8 @@ LINEAR_UP_TO = 4.0  # a wider span of ratios gets the ticks of a logarithmic axi
 MAX_TICKS = 8
 BASELINE, REJECTED = "BASELINE", "REJECTED"  # besides the verdicts
 
-# colour, marker and word of each verdict; the marker distinguishes them without colour
-VERDICTS: Mapping[str, tuple[str, str, str]] = {
+Looks = Mapping[str, tuple[str, str, str]]  # verdict -> colour, marker, word; not by colour alone
+VERDICTS: Looks = {
     Verdict.FASTER: (PALETTE[2], "triangle-right", Verdict.FASTER.word),
     Verdict.SLOWER: (PALETTE[1], "triangle-left", Verdict.SLOWER.word),
     Verdict.EQUIVALENT: (PALETTE[0], "diamond", "equivalent"),
@@ -55,27 +58,27 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """One configuration: its ratio and 95 % interval; a bound is None with too few rounds."""
+    """One value with its 95 % interval; a bound is None where the data do not support one."""
 
     label: str
-    ratio: float
+    value: float
     low: float | None
     high: float | None
-    verdict: str  # a key of VERDICTS
-    short: str  # the verdict in a few characters
+    verdict: str  # a key of the looks it is drawn with, as of VERDICTS
+    short: str = ""  # right of its name: the verdict or the value in a few characters
     hover: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestInfo:
-    """A forest plot as data, top row first; `margin` is the equivalence margin, a share."""
+    """A forest plot of ratios as data, top row first."""
 
+    title: str  # of the axis
     baseline: str
     rows: list[ForestRow]
-    margin: float
     axis: tuple[float, float]
-    ticks: list[float]
-    per_row: bool  # times per sample are compared, because the batch sizes differ
+    ticks: list[tuple[float, str]]
+    margin: float = 0.0  # of equivalence, a share
 
     @property
     def band(self) -> tuple[float, float]:
@@ -110,7 +113,7 @@ def forest_info(
     rows.append(
         ForestRow(
             label=name,
-            ratio=1.0,
+            value=1.0,
             low=None,
             high=None,
             verdict=BASELINE,
@@ -118,18 +121,30 @@ def forest_info(
             hover=plain(name),
         )
     )
-    drawn = [value for row in rows for value in (row.ratio, row.low, row.high) if value]
-    low, high = min(*drawn, 1 / (1 + 2 * margin)), max(*drawn, 1 + 2 * margin)
-    room = (high / low) ** AXIS_ROOM
-    axis = (low / room, high * room)
+    axis = reach(rows, 1 / (1 + 2 * margin), 1 + 2 * margin)
+    per_row = any(one.get("per_row") for one in known) if per_row is None else per_row
     return ForestInfo(
+        title=_axis_title(name, per_row=per_row),
         baseline=name,
         rows=rows,
-        margin=margin,
         axis=axis,
-        ticks=ratio_ticks(*axis),
-        per_row=any(one.get("per_row") for one in known) if per_row is None else per_row,
+        ticks=[(one, tick(one)) for one in ratio_ticks(*axis)],
+        margin=margin,
     )
+
+
+def reach(rows: Sequence[ForestRow], low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an axis of ratios that shows all intervals, and `low` to `high`."""
+    drawn = [value for row in rows for value in (row.value, row.low, row.high) if value]
+    low, high = min([*drawn, low]), max([*drawn, high])
+    room = (high / low) ** AXIS_ROOM
+    return low / room, high * room
+
+
+def _axis_title(baseline: str, *, per_row: bool) -> str:
+    """Name the compared sides, and the direction of faster."""
+    unit = " per sample" if per_row else ""
+    return f"← slower · speed{unit} versus {clipped(baseline, TITLE_LIMIT)} · faster →"
 
 
 def comparison_forest_info(comparison: Comparison) -> ForestInfo | None:
@@ -184,12 +199,12 @@ def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bo
     rounds = f"{contrast['rounds']} rounds" if contrast.get("rounds") else ""
     return ForestRow(
         label=label,
-        ratio=contrast["ratio"],
+        value=contrast["ratio"],
         low=contrast.get("ratio_low"),
         high=contrast.get("ratio_high"),
         verdict=verdict,
         short=short,
-        hover="<br>".join(plain(part) for part in (label, short, rest, rounds) if part),
+        hover=text_lines(part for part in (label, short, rest, rounds) if part),
     )
 
 
@@ -220,50 +235,41 @@ def ratio_ticks(low: float, high: float) -> list[float]:
     ]
 
 
-def axis_title(info: ForestInfo) -> str:
-    """Name the compared sides, and the direction of faster."""
-    unit = " per sample" if info.per_row else ""
-    return f"← slower · speed{unit} versus {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
-
-
-def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure:
-    """Draw a finished forest: each interval with its name above it, on a logarithmic axis.
+def forest(info: ForestInfo, *, looks: Looks = VERDICTS, slim: bool = False, least: int = 0) -> go.Figure:
+    """Draw ratios with their intervals, each under its name, on a logarithmic axis.
 
     Args:
         info: data of the plot.
+        looks: of the verdicts.
         slim: without the row of the baseline, which is the line at 1×, and without a legend, because each row
             names its verdict.
         least: minimum height in pixels; more rows take more.
     """
     rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]
-    title = _broken(axis_title(info))
+    title = _broken(info.title)
     second = LINE_PX * ("<br>" in title)
     height = max(least, 110 + second + ROW_HEIGHT * len(rows))
     figure = base_figure(x_title=title, y_title="", height=height)
     if slim:
         height = 74 + second + SLIM_ROW_HEIGHT * len(rows)
         figure.update_layout(showlegend=False, margin={"t": 0}, height=height)
-    places = {index: len(rows) - 1 - index for index in range(len(rows))}  # the first row is on top
-    figure.add_vrect(
-        x0=info.band[0],
-        x1=info.band[1],
-        fillcolor=transparent(MUTED, 0.2),
-        line_width=0,
-        layer="below",
-    )
+    if info.margin:
+        low, high = info.band
+        figure.add_vrect(x0=low, x1=high, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below")
     figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
-    for verdict in VERDICTS:
-        _add_verdict(figure, verdict, [(row, places[i]) for i, row in enumerate(rows)])
-    for index, row in enumerate(rows):
-        _add_name(figure, row, places[index])
-    figure.update_xaxes(
-        type="log",
-        range=[math.log10(bound) for bound in info.axis],
-        tickvals=info.ticks,
-        ticktext=[tick(one) for one in info.ticks],
-    )
-    figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.3], fixedrange=True)
+    add_rows(figure, rows, looks)
+    figure.update_xaxes(ratio_scale(info.axis, info.ticks))
     return figure
+
+
+def ratio_scale(ends: tuple[float, float], ticks: Sequence[tuple[float, str]]) -> dict[str, Any]:
+    """Return a logarithmic axis of ratios, for `update_xaxes` or `update_yaxes`."""
+    return {
+        "type": "log",
+        "range": [math.log10(end) for end in ends],
+        "tickvals": [value for value, _ in ticks],
+        "ticktext": [text for _, text in ticks],
+    }
 
 
 def _broken(title: str) -> str:
@@ -275,48 +281,37 @@ def _broken(title: str) -> str:
     return f"{slower} · {faster}<br>{plain(against)}"
 
 
-def _shortened(name: str, limit: int) -> str:
-    return name if len(name) <= limit else name[: limit - 1] + "…"
-
-
-def _add_verdict(figure: go.Figure, verdict: str, rows: Sequence[tuple[ForestRow, int]]) -> None:
-    """Draw the configurations of one verdict as one series, so that the legend explains the marker."""
-    own = [(row, place) for row, place in rows if row.verdict == verdict]
-    if not own:
-        return
-    color, marker, word = VERDICTS[verdict]
-    figure.add_scatter(
-        x=[row.ratio for row, _ in own],
-        y=[place for _, place in own],
-        name=word,
-        mode="markers",
-        marker={"symbol": marker, "size": 13, "color": color, "line": {"width": 2, "color": color}},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [(row.high or row.ratio) - row.ratio for row, _ in own],
-            "arrayminus": [row.ratio - (row.low or row.ratio) for row, _ in own],
-            "color": color,
-            "thickness": 3,
-            "width": 7,
-        },
-        text=[row.hover for row, _ in own],
-        showlegend=verdict != BASELINE,
-        hovertemplate="%{text}<extra></extra>",
-    )
-
-
-def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
-    sides = ((0.0, "left", _shortened(row.label, LABEL_LIMIT)), (1.0, "right", row.short))
-    for x, anchor, text in sides:
-        figure.add_annotation(
-            x=x,
-            xref="x domain",
-            xanchor=anchor,
-            y=place,
-            yshift=LABEL_SHIFT,
-            yanchor="bottom",
-            text=plain(text),
-            bgcolor=PAGE,  # keeps lines from crossing the text
-            showarrow=False,
-        )
+def add_rows(figure: go.Figure, rows: Sequence[ForestRow], looks: Looks) -> None:
+    """Draw intervals with their names above them; one series per verdict, so that the legend explains it."""
+    for verdict, (color, marker, word) in looks.items():
+        own = [(place, row) for place, row in enumerate(rows) if row.verdict == verdict]
+        if own:
+            figure.add_scatter(
+                x=[row.value for _, row in own],
+                y=[place for place, _ in own],
+                name=word,
+                mode="markers",
+                marker={"symbol": marker, "size": 13, "color": color, "line": {"width": 2, "color": color}},
+                error_x=error_bars(
+                    [(row.value, row.low, row.high) for _, row in own], color, thickness=3, width=7
+                ),
+                text=[row.hover for _, row in own],
+                showlegend=verdict != BASELINE,
+                hovertemplate=TEXT_HOVER,
+            )
+    for place, row in enumerate(rows):
+        sides = [(0.0, "left", clipped(row.label, LABEL_LIMIT))]
+        sides += [(1.0, "right", row.short)] if row.short else []
+        for x, anchor, text in sides:
+            figure.add_annotation(
+                x=x,
+                xref="x domain",
+                xanchor=anchor,
+                y=place,
+                yshift=LABEL_SHIFT,
+                yanchor="bottom",
+                text=plain(text),
+                bgcolor=PAGE,  # keeps lines from crossing the text
+                showarrow=False,
+            )
+    figure.update_yaxes(visible=False, range=[len(rows) - 0.5, -0.7], fixedrange=True)

@@ -15,8 +15,18 @@ import plotly.graph_objects as go
 
 from core.evidence.profile_difference import Difference, Row, RowKind
 from core.show.sheets.differences import label, nodes
-from core.wire import units
-from dashboard.charts import BAR_WIDTH, HOVER_TEXT, MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import (
+    BAR_WIDTH,
+    HOVER_TEXT,
+    MUTED,
+    PALETTE,
+    base_figure,
+    minus,
+    name_rows,
+    number,
+    pattern,
+    text_lines,
+)
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are summed
 ROW_PX = 28
@@ -27,7 +37,6 @@ LEAST_SHARE = 0.005  # below, a number would add nothing
 SAVES, COSTS, SUM = "takes less", "takes more", "the whole difference"
 COLORS = {SAVES: PALETTE[0], COSTS: PALETTE[1], SUM: MUTED}
 BASELINE, CANDIDATE = "baseline", "candidate"
-_LIGHT = "rgba(255,255,255,0.55)"
 _PATTERNS: dict[RowKind, str] = {"inserted": "/", "outside": ".", "unseen": "x", "unmatched": "-"}
 SIDES_TITLE = "Time of both results by part"
 
@@ -94,7 +103,7 @@ def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
 
 def _wrapped(text: str) -> str:
     """Break a label into lines: an axis cuts labels wider than its room."""
-    return "<br>".join(plain(line) for line in textwrap.wrap(text, LABEL_LIMIT)) or plain(text)
+    return text_lines(textwrap.wrap(text, LABEL_LIMIT))
 
 
 def _step(row: Row, start_ms: float, share: float | None) -> Step:
@@ -130,12 +139,7 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
 def _lay_out(figure: go.Figure, labels: Sequence[str]) -> None:
     """Give every label a row, the legend the whole width, the time axis few ticks, upright if they fit."""
     figure.update_layout(legend={"xref": "container", "traceorder": "normal"})
-    figure.update_yaxes(
-        tickvals=list(range(len(labels))),
-        ticktext=[_wrapped(one) for one in labels],
-        range=[len(labels) - 0.5, -0.5],  # downwards
-        showgrid=False,
-    )
+    name_rows(figure, [_wrapped(one) for one in labels])
     figure.update_xaxes(nticks=TICKS, autotickangles=[0, 90])
 
 
@@ -149,12 +153,7 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
         name=series,
         marker={
             "color": COLORS[series],
-            "pattern": {
-                "shape": [_PATTERNS.get(step.kind, "") if step.kind else "" for _, step in rows],
-                "fillmode": "overlay",
-                "fgcolor": _LIGHT,
-                "solidity": 0.25,
-            },
+            "pattern": pattern([_PATTERNS.get(step.kind, "") if step.kind else "" for _, step in rows]),
         },
         error_x={
             "type": "data",
@@ -188,22 +187,21 @@ def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
 def _text(step: Step) -> str:
     if step.share is None or abs(step.share) < LEAST_SHARE:
         return ""
-    time = units.ms(step.ms / 1e3, 3, signed=True).removesuffix(" ms")  # signed as the axis
-    return f"{time} · {step.share:.0%}".replace("%", " %")
+    return f"{number(step.ms, 3, signed=True)} · {minus(f'{100 * step.share:.0f}')} %"
 
 
 def _hover(step: Step, unit: str) -> str:
-    half = f" ± {units.ms(step.half_ms / 1e3, 2)}" if step.half_ms is not None else ""
+    half = f" ± {number(step.half_ms, 2)} ms" if step.half_ms is not None else ""
     parts = [
         step.label,
-        f"{units.ms(step.ms / 1e3, signed=True)} per {unit}{half}",
+        f"{number(step.ms, signed=True)} ms per {unit}{half}",
         f"baseline {number(step.baseline_ms)} ms, candidate {number(step.candidate_ms)} ms",
     ]
     if step.share is not None:
-        parts.append(f"{step.share:.1%} of the whole difference")
+        parts.append(f"{minus(f'{step.share:.1%}')} of the whole difference")
     if step.nodes:
         parts.append(f"nodes {step.nodes}")
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 # --- side by side ---------------------------------------------------------------------------------------
@@ -224,13 +222,10 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
             name=name,
             marker={
                 "color": PALETTE[0] if index else MUTED,
-                "pattern": {"shape": "" if index else "\\", "fillmode": "overlay", "fgcolor": _LIGHT},
+                "pattern": pattern("" if index else "\\"),
             },
             hovertext=[
-                "<br>".join(
-                    plain(part)
-                    for part in (label(row), f"{name}: {number(one)} ms per {unit}", f"{count} nodes")
-                )
+                text_lines((label(row), f"{name}: {number(one)} ms per {unit}", f"{count} nodes"))
                 for row, one, count in zip(rows, ms, counts, strict=True)
             ],
             hovertemplate=HOVER_TEXT,

@@ -27,11 +27,15 @@ from dashboard.charts import (
     PALETTE,
     PARTIAL,
     TEXT,
+    TEXT_HOVER,
     base_figure,
+    error_bars,
+    log_axis,
     log_ticks,
     number,
     plain,
     style,
+    text_lines,
     wide_ticks,
 )
 from dashboard.charts.sweep_charts import STATISTICS, axis_title, key_of, value_of
@@ -138,7 +142,7 @@ def _text(point: Measured, rate: float | None, mark: Mark, *, is_open: bool) -> 
 def _hover(point: Measured, ranking: SweepRanking, place: str, *, over: bool, is_open: bool) -> str:
     head = [point_name(point.values)]
     if point.latency is None:
-        return "<br>".join(map(plain, [*head, point.error or "not measured yet"]))
+        return text_lines([*head, point.error or "not measured yet"])
     name = STATISTICS[ranking.percentile]
     parts = [
         *head,
@@ -151,7 +155,7 @@ def _hover(point: Measured, ranking: SweepRanking, place: str, *, over: bool, is
         *(["measured earlier"] if point.reused else []),
         *([PARTIAL] if point.cut_short else []),
     ]
-    return "<br>".join(map(plain, parts))
+    return text_lines(parts)
 
 
 def _with_interval(point: Measured, name: str, unit: str) -> str:
@@ -295,7 +299,7 @@ def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
         mode="markers",
         text=[one.hover for one in cells],
         customdata=[one.point for one in cells],
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=TEXT_HOVER,
         marker={"symbol": "square", "size": CELL_PX - 8, "color": "rgba(0,0,0,0.003)"},
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 1}},
@@ -308,14 +312,10 @@ def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeoffPoint:
-    """One point with both its intervals; a bound is None if unknown."""
+    """One point: its latency and its rate, each with its bounds; a bound is None if unknown."""
 
-    ms: float
-    ms_low: float | None
-    ms_high: float | None
-    rate: float
-    rate_low: float | None
-    rate_high: float | None
+    ms: tuple[float, float | None, float | None]
+    rate: tuple[float, float | None, float | None]
     label: str
     hover: str
     point: str
@@ -351,12 +351,8 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], ranking: Swe
         hover = _hover(one, ranking, ranking.place(one), over=over, is_open=ranking.is_in(one, ranking.open))
         first = {axes[0].name: one.values[axes[0].name]}
         spot = TradeoffPoint(
-            ms=latency[0],
-            ms_low=latency[1],
-            ms_high=latency[2],
-            rate=rate[0],
-            rate_low=rate[1],
-            rate_high=rate[2],
+            ms=latency,
+            rate=rate,
             label=value_words(one.values[axes[0].name]) if len(axes) > 1 else point_name(first),
             hover=hover,
             point=key_of(one),
@@ -369,7 +365,7 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], ranking: Swe
     return Tradeoff(
         x_title=f"{STATISTICS[ranking.percentile]} latency per run (ms)",
         groups=groups,
-        front=sorted(front, key=lambda spot: spot.ms),
+        front=sorted(front, key=lambda spot: spot.ms[0]),
         line=line,
         line_label="" if line is None else f"latency limit {brief(line)} ms",
     )
@@ -380,8 +376,8 @@ def tradeoff(info: Tradeoff) -> go.Figure:
     figure = base_figure(x_title=info.x_title, y_title="Throughput (samples/s)")
     count = sum(map(len, info.groups.values()))
     figure.add_scatter(
-        x=[one.ms for one in info.front],
-        y=[one.rate for one in info.front],
+        x=[one.ms[0] for one in info.front],
+        y=[one.rate[0] for one in info.front],
         mode="markers+lines",
         name="Pareto front",
         hoverinfo="skip",
@@ -391,10 +387,10 @@ def tradeoff(info: Tradeoff) -> go.Figure:
     for index, (name, spots) in enumerate(info.groups.items()):
         look = style(index)
         figure.add_scatter(
-            x=[one.ms for one in spots],
-            y=[one.rate for one in spots],
-            error_x=_errors([(one.ms, one.ms_low, one.ms_high) for one in spots], look["color"]),
-            error_y=_errors([(one.rate, one.rate_low, one.rate_high) for one in spots], look["color"]),
+            x=[one.ms[0] for one in spots],
+            y=[one.rate[0] for one in spots],
+            error_x=error_bars([one.ms for one in spots], look["color"], thickness=1.2, width=3),
+            error_y=error_bars([one.rate for one in spots], look["color"], thickness=1.2, width=3),
             name=plain(name),
             mode="markers+text" if count <= LABELLED else "markers",
             text=[plain(one.label) for one in spots],
@@ -408,8 +404,8 @@ def tradeoff(info: Tradeoff) -> go.Figure:
     over = [one for spots in info.groups.values() for one in spots if one.over]
     if over:
         figure.add_scatter(
-            x=[one.ms for one in over],
-            y=[one.rate for one in over],
+            x=[one.ms[0] for one in over],
+            y=[one.rate[0] for one in over],
             mode="markers",
             name="crossed out: over the limit",
             hoverinfo="skip",
@@ -421,16 +417,16 @@ def tradeoff(info: Tradeoff) -> go.Figure:
 
 def _scale(figure: go.Figure, info: Tradeoff) -> None:
     spots = [one for group in info.groups.values() for one in group]
-    latencies = [one.ms for one in spots] + ([] if info.line is None else [info.line])
+    latencies = [one.ms[0] for one in spots] + ([] if info.line is None else [info.line])
     far = {}
     for name, update, values in (
         ("x", figure.update_xaxes, latencies),
-        ("y", figure.update_yaxes, [one.rate for one in spots]),
+        ("y", figure.update_yaxes, [one.rate[0] for one in spots]),
     ):
         far[name] = bool(spots and wide_ticks(values))
         if far[name]:
             ticks = log_ticks(values)
-            update(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+            update(log_axis(ticks))
         else:
             update(rangemode="tozero")
     if info.line is not None:
@@ -444,15 +440,3 @@ def _scale(figure: go.Figure, info: Tradeoff) -> None:
             text=info.line_label,
             showarrow=False,
         )
-
-
-def _errors(values: Sequence[tuple[float, float | None, float | None]], color: str) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [0 if high is None else high - middle for middle, _, high in values],
-        "arrayminus": [0 if low is None else middle - low for middle, low, _ in values],
-        "color": color,
-        "thickness": 1.2,
-        "width": 3,
-    }

@@ -20,20 +20,23 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
 from core.show.words import value_text
+from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
 from core.wire.output_check import OUTPUTS_DIFFER, breach
-from core.wire.units import brief
 from dashboard.charts import (
     HEIGHT,
-    MEMORY_TITLE,
     MUTED,
     PALETTE,
+    TEXT_HOVER,
     axis,
     base_figure,
+    log_axis,
+    metric_title,
     number,
     plain,
+    text_lines,
     wide_ticks,
 )
-from dashboard.charts.search_evaluation_charts import SPREAD, add_row, folded, rows_figure
+from dashboard.charts.parallel_charts import Line, add_lines, along, beside, figure_of
 
 MOST_AXES = 6  # settings of parallel coordinates
 LINES = 500  # trials that remain distinct as lines
@@ -51,19 +54,18 @@ class Number:
     of: Callable[[Trial], float | None]
 
 
-def _fact(name: str, factor: float = 1.0) -> Callable[[Trial], float | None]:
+def _fact(name: str, unit: float = 1.0) -> Callable[[Trial], float | None]:
     def read(trial: Trial) -> float | None:
         value: Any = trial.facts.get(name)
-        return None if value is None else value * factor
+        return None if value is None else value / unit
 
     return read
 
 
-def _latency(name: str) -> Callable[[Trial], float | None]:
+def _metric(metric: Metric) -> Callable[[Trial], float | None]:
     def read(trial: Trial) -> float | None:
-        found: Mapping[str, Any] = trial.facts.get("latency") or {}
-        value: float | None = found.get(name)
-        return None if value is None else value * 1e3
+        value = metric.value(trial.facts)
+        return None if value is None else value / SHOWN_UNITS[metric.quantity][0]
 
     return read
 
@@ -74,14 +76,13 @@ def _gain(trial: Trial) -> float | None:
 
 
 NUMBERS: Mapping[str, Number] = {
-    "p50": Number(title="p50 latency (ms)", of=_latency("p50_s")),
-    "p95": Number(title="p95 latency (ms)", of=_latency("p95_s")),
-    "p99": Number(title="p99 latency (ms)", of=_latency("p99_s")),
+    **{
+        one.short: Number(title=metric_title(one, "run"), of=_metric(one))
+        for one in METRICS.values()
+        if one.field and one.short
+    },
     "gain": Number(title="Speed versus its baseline (×)", of=_gain),
-    "throughput": Number(title="Throughput (samples/s)", of=_fact("throughput_per_s")),
-    "memory": Number(title=MEMORY_TITLE, of=_fact("peak_rss_bytes", 1 / (1 << 20))),
-    "cpu": Number(title="CPU time per run (ms)", of=_fact("cpu_s_per_inference", 1e3)),
-    "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e3)),
+    "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e-3)),
     "batch": Number(title="Batch (samples)", of=_fact("batch_size")),
 }
 WHEN = "when"
@@ -187,7 +188,7 @@ def scatter(points: Sequence[Point], x: str, y: str) -> go.Figure:
                 marker={"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
                 customdata=[row[0].id for row in rows],
                 text=[_hover(row[0], x, y) for row in rows],
-                hovertemplate="%{text}<extra></extra>",
+                hovertemplate=TEXT_HOVER,
                 **({} if known else {"yaxis": "y2"}),
             )
     _scale(figure.update_xaxes, [row[1] for row in placed], x)
@@ -223,7 +224,7 @@ def _scale(update: Any, values: Sequence[Any], name: str) -> None:
     known = [one for one in values if one is not None]
     if name in NUMBERS:
         if ticks := wide_ticks(known):
-            update(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+            update(log_axis(ticks))
     elif name != WHEN:
         update(type="category", categoryorder="array", categoryarray=ordered(known))
 
@@ -247,7 +248,7 @@ def _hover(point: Point, *names: str) -> str:
     told = [OUTCOMES[point.outcome][2]]
     told += [f"{axis_title(name)}: {number(point.numbers.get(name))}" for name in names if name in NUMBERS]
     asked = [f"{name} {value}" for name, value in point.settings.items()] or ["defaults"]
-    return "<br>".join(plain(line) for line in (point.id[:12], *told, *asked))
+    return text_lines((point.id[:12], *told, *asked))
 
 
 # --- parallel coordinates -----------------------------------------------------------------------------------
@@ -285,71 +286,36 @@ def parallel_info(points: Sequence[Point], measure: str, names: Sequence[str]) -
 
 
 def parallel(info: Lines) -> go.Figure:
-    """Draw a line for each trial, down through its settings to its number.
-
-    Plotly's own parallel coordinates need WebGL, which a browser on a server's screen often lacks, and do not
-    report a selection; the points on these axes do.
-    """
+    """Draw a line for each trial, down through its settings to its number."""
     lacking = any(info.measure not in one.numbers for one in info.points)
-    figure = rows_figure(len(info.axes) + 1, least=_NO_NUMBER_AT if lacking else 0.0)
-    for outcome, (color, symbol, word) in OUTCOMES.items():
-        own = [(number, one) for number, one in enumerate(info.points) if one.outcome == outcome]
-        if own:
-            _add_lines(figure, info, own, color=color, symbol=symbol, name=word)
-    for index, (name, values) in enumerate(info.axes):
-        marks = [(_along(at, len(values)), folded(text)) for at, text in enumerate(values)]
-        add_row(figure, index, plain(name.removeprefix("session.")), marks)
     marks = [(_level(info, value), number(value, 3)) for value in _levels(info)]
     if lacking:
         marks.append((_NO_NUMBER_AT, NO_NUMBER))
-    add_row(figure, len(info.axes), f"<b>{plain(axis_title(info.measure))}</b>", marks)
+    title = plain(axis_title(info.measure))
+    figure = figure_of(info.axes, title, marks, least=_NO_NUMBER_AT if lacking else 0.0)
+    for outcome, (color, symbol, word) in OUTCOMES.items():
+        add_lines(
+            figure,
+            [_line(info, one, order) for order, one in enumerate(info.points) if one.outcome == outcome],
+            name=word,
+            mode="lines+markers",
+            line={"color": color, "width": 1},
+            marker={"color": color, "symbol": symbol, "size": 5},
+            opacity=0.75,
+        )
     return figure
 
 
-def _add_lines(
-    figure: go.Figure,
-    info: Lines,
-    own: Sequence[tuple[int, Point]],
-    *,
-    color: str,
-    symbol: str,
-    name: str,
-) -> None:
-    """Draw the trials of one outcome as one series; a gap separates two lines."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    ids: list[str | None] = []
-    text: list[str | None] = []
-    for order, one in own:
-        x += [*_crossings(info, one, order), None]
-        y += [*range(0, -len(info.axes) - 1, -1), None]
-        ids += [one.id] * (len(info.axes) + 1) + [None]
-        text += [_hover(one, info.measure)] * (len(info.axes) + 1) + [None]
-    figure.add_scatter(
-        x=x,
-        y=y,
-        name=name,
-        mode="lines+markers",
-        line={"color": color, "width": 1},
-        marker={"color": color, "symbol": symbol, "size": 5},
-        opacity=0.75,
-        customdata=ids,
-        text=text,
-        hovertemplate="%{text}<extra></extra>",
-    )
-
-
-def _crossings(info: Lines, point: Point, order: int) -> Iterator[float]:
-    """Return where a trial crosses each axis; lines through one value lie side by side."""
-    aside = SPREAD * (0.5 - order / max(1, len(info.points) - 1))
-    for name, values in info.axes:
-        yield _along(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
+def _line(info: Lines, point: Point, order: int) -> Line:
+    """Return a trial as a line; lines through one value lie side by side."""
+    aside = beside(order, len(info.points))
+    places = [
+        along(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
+        for name, values in info.axes
+    ]
     value = point.numbers.get(info.measure)
-    yield _NO_NUMBER_AT if value is None else _level(info, value)
-
-
-def _along(at: int, count: int) -> float:
-    return 0.5 if count < 2 else at / (count - 1)
+    places.append(_NO_NUMBER_AT if value is None else _level(info, value))
+    return Line(places=places, hover=_hover(point, info.measure), id=point.id)
 
 
 def _level(info: Lines, value: float) -> float:

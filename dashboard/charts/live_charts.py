@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from core.evidence.result_types import CoursePoint, FrontPoint
-from core.evidence.verdict import tick
 from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
+from core.spec.metrics import SHOWN_UNITS
 from core.spec.space import changes_words
-from dashboard.charts.compare_charts import BASELINE, ForestInfo, axis_title
-from dashboard.charts.search_charts import COSTS, MIB
+from dashboard.charts.compare_charts import BASELINE, ForestInfo
+from dashboard.charts.search_charts import cost_title
 from dashboard.charts.sweep_charts import STATISTICS, value_of
 from dashboard.charts.sweep_charts import axis_title as setting_title
 
@@ -107,10 +107,10 @@ def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = Fal
         "alt": alt,
         "height": FOREST_PX + ROW_PX * len(rows),
         "x": {
-            "title": axis_title(info),
+            "title": info.title,
             "range": (_short(info.axis[0]), _short(info.axis[1])),
             "log": True,
-            "ticks": [(_short(one), tick(one)) for one in info.ticks],
+            "ticks": [(_short(value), text) for value, text in info.ticks],
         },
         "margin": info.margin,
         "hollow": hollow,
@@ -118,7 +118,7 @@ def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = Fal
             {
                 "label": row.label,
                 "short": "" if said else row.short,
-                "ratio": _short(row.ratio),
+                "ratio": _short(row.value),
                 "low": None if row.low is None else _short(row.low),
                 "high": None if row.high is None else _short(row.high),
             }
@@ -178,7 +178,11 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
     best = {changes_words(one["changes"]) for one in front}
     by_memory = bool(points) and all(one["memory"] for one in points)
     placed: list[Point] = [
-        (_short(one["memory"] / MIB if by_memory else index + 1), _short(one["ratio"]), str(one["label"]))
+        (
+            _short(one["memory"] / SHOWN_UNITS["size"][0] if by_memory else index + 1),
+            _short(one["ratio"]),
+            str(one["label"]),
+        )
         for index, one in enumerate(points)
     ]
     ratios = [_short(one["ratio"]) for one in points]
@@ -187,7 +191,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
         "alt": f"Improvement of {len(points)} configurations so far, over their memory where known",
         "height": HALF_PX,
         "x": linear(
-            COSTS["peak_rss"][0] if by_memory else "Order of evaluation", [at for at, _, _ in placed]
+            cost_title("peak_rss") if by_memory else "Order of evaluation", [at for at, _, _ in placed]
         ),
         "y": linear("Improvement", [0.99, 1.01, *ratios]),
         "level": 1.0,

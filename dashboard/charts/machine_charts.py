@@ -16,7 +16,16 @@ import plotly.graph_objects as go
 from core.evidence.quality import quality
 from core.evidence.verdict import Grade
 from core.wire.units import ci
-from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
+from dashboard.charts import (
+    MUTED,
+    PALETTE,
+    TEXT_HOVER,
+    base_figure,
+    error_bars,
+    number,
+    plain,
+    transparent,
+)
 
 WHEN = {
     "before": "before a comparison",
@@ -26,7 +35,7 @@ WHEN = {
 }
 AGREES, DIFFERS = "interval contains 0", "interval excludes 0"
 _LOOKS = {AGREES: (PALETTE[0], "circle"), DIFFERS: (PALETTE[1], "x")}
-_BAND_COLOR = PALETTE[2]
+BANDS, _BAND_COLOR = (Grade.A, Grade.B), PALETTE[2]
 _ROOM = 1.15  # above the farthest bound
 MOST = 30.0  # percent: one extreme A/A test must not flatten all others
 
@@ -44,19 +53,10 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
-    """The interval of a grade."""
-
-    grade: str
-    percent: float  # on both sides of 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """Data of `history`; `reach` is where the first view ends, in percent on both sides."""
 
     points: list[Points]
-    bands: list[Band]
     reach: float
     beyond: int  # A/A tests outside the first view, at least in part
 
@@ -65,23 +65,20 @@ def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
     """Return the stored A/A tests, in order of time; those without a ratio have no point."""
     known = sorted((one for one in self_tests if one.get("ratio")), key=lambda one: one["at"])
     groups = {name: [one for one in known if _name(one) == name] for name in (AGREES, DIFFERS)}
-    bands = [Band(grade=one, percent=100 * one.most) for one in (Grade.A, Grade.B)]
     far = [max(abs(value) for value in _bounds(one) if value is not None) for one in known]
-    reach = min(max([*far, bands[1].percent]) * _ROOM, MOST)
+    reach = min(max([*far, 100 * BANDS[-1].most]) * _ROOM, MOST)
     return History(
         points=[_points(name, group) for name, group in groups.items() if group],
-        bands=bands,
         reach=reach,
         beyond=sum(one > reach for one in far),
     )
 
 
-def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
+def history(info: History) -> go.Figure:
     """Draw the differences of two equal processes over time: 95 % intervals within the grades' bands."""
-    info = history_info(self_tests)
     figure = base_figure(x_title="", y_title="Difference of two equal processes (%)")
-    for index, band in enumerate(info.bands):
-        _draw_band(figure, band, below=index % 2 == 0)
+    for index, grade in enumerate(BANDS):
+        _draw_band(figure, grade, below=index % 2 == 0)
     for one in info.points:
         color, symbol = _LOOKS[one.name]
         figure.add_scatter(
@@ -90,21 +87,24 @@ def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
             name=one.name,
             mode="markers",
             marker={"color": color, "symbol": symbol, "size": 8},
-            error_y=_bars(one, color),
+            error_y=error_bars(
+                list(zip(one.percent, one.low, one.high, strict=True)), color, thickness=1.5, width=3
+            ),
             text=one.hover,
-            hovertemplate="%{text}<extra></extra>",
+            hovertemplate=TEXT_HOVER,
         )
     figure.update_yaxes(range=[-info.reach, info.reach], zeroline=True, zerolinecolor=MUTED)
     return figure
 
 
-def _draw_band(figure: go.Figure, band: Band, *, below: bool) -> None:
+def _draw_band(figure: go.Figure, grade: Grade, *, below: bool) -> None:
     """Draw the two lines of a grade, and its name beyond one of them, as narrow bands lie close together."""
-    for side in (-band.percent, band.percent):
+    percent = 100 * grade.most
+    for side in (-percent, percent):
         figure.add_hline(y=side, line={"color": _BAND_COLOR, "dash": "dot", "width": 1})
     figure.add_hrect(
-        y0=-band.percent,
-        y1=band.percent,
+        y0=-percent,
+        y1=percent,
         fillcolor=transparent(_BAND_COLOR, 0.10),
         line_width=0,
         layer="below",
@@ -112,25 +112,12 @@ def _draw_band(figure: go.Figure, band: Band, *, below: bool) -> None:
     figure.add_annotation(
         x=1,
         xref="paper",
-        y=-band.percent if below else band.percent,
-        text=f"{band.grade}: ±{band.percent:g} %",
+        y=-percent if below else percent,
+        text=f"{grade}: ±{percent:g} %",
         showarrow=False,
         xanchor="right",
         yanchor="top" if below else "bottom",
     )
-
-
-def _bars(one: Points, color: str) -> dict[str, Any]:
-    pairs = list(zip(one.percent, one.low, one.high, strict=True))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [0.0 if high is None else high - value for value, _, high in pairs],
-        "arrayminus": [0.0 if low is None else value - low for value, low, _ in pairs],
-        "color": color,
-        "thickness": 1.5,
-        "width": 3,
-    }
 
 
 def _name(one: Mapping[str, Any]) -> str:

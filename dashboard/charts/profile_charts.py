@@ -10,7 +10,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -25,9 +24,13 @@ from dashboard.charts import (
     PALETTE,
     TOOLBAR_PX,
     base_figure,
+    ending,
+    name_rows,
     number,
+    pattern,
     plain,
     provider_label,
+    text_lines,
     text_on,
 )
 
@@ -149,9 +152,7 @@ def node_info(profile: Profile, ran: ProviderNames, *, limit: int = MAX_BARS) ->
 
 
 def _node_label(node: NodeTime) -> str:
-    name = node.title
-    if len(name) > LABEL_CHARACTERS:
-        name = "…" + name[1 - LABEL_CHARACTERS :]  # the end of a name distinguishes nodes
+    name = ending(node.title, LABEL_CHARACTERS)
     return f"{name} · {node.op_type}" if node.op_type not in name else name
 
 
@@ -188,7 +189,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             name=plain(name),
             marker={
                 "color": color,
-                "pattern": _pattern("/" if inserted else "" if muted else PATTERNS[index % len(PATTERNS)]),
+                "pattern": pattern("/" if inserted else "" if muted else PATTERNS[index % len(PATTERNS)]),
             },
             text=[f"{bar.share:.1%}" if bar.label != REST else "" for bar in rows],
             textposition="auto",
@@ -197,18 +198,8 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
-    figure.update_yaxes(
-        tickvals=list(range(len(labels))),
-        ticktext=[plain(label) for label in labels],
-        autorange="reversed",
-        showgrid=False,
-    )
+    name_rows(figure, [plain(label) for label in labels])
     return figure
-
-
-def _pattern(shape: str) -> dict[str, Any]:
-    """Light strokes over the bar's own colour keep text readable."""
-    return {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.45)", "solidity": 0.2}
 
 
 def _bar_hover(bar: Bar) -> str:
@@ -219,7 +210,7 @@ def _bar_hover(bar: Bar) -> str:
             f"{bar.nodes} nodes, {bar.calls_per_run:g} calls per run",
             bar.series,
         ]
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 # --- timeline ------------------------------------------------------------------------------------------
@@ -335,7 +326,7 @@ def _span_hover(span: Span, ran: ProviderNames) -> str:
         f"{number(span.duration_s * 1e3)} ms from {number(span.start_s * 1e3)} ms",
         ran.name(span.provider),
     ]
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
@@ -364,7 +355,7 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
                 "color": color,
                 "line": {"width": 0},
                 "opacity": 0.35 if bundle.op_type == NOT_FOUND else 1.0,
-                "pattern": _pattern("" if other else PATTERNS[index % len(PATTERNS)]),
+                "pattern": pattern("" if other else PATTERNS[index % len(PATTERNS)]),
             },
             text=[plain(text) for text in bundle.text],
             textposition="inside",
@@ -375,13 +366,8 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
             hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": FONT_PX})
-    figure.update_yaxes(
-        tickvals=list(range(len(info.lanes))),
-        ticktext=info.lanes,
-        range=[len(info.lanes) - 0.5, -0.5],
-        fixedrange=True,
-        showgrid=False,
-    )
+    name_rows(figure, info.lanes)
+    figure.update_yaxes(fixedrange=True)
     span = info.span_ms if zoom else None
     if span is not None:
         margin = max((span[1] - span[0]) * 0.05, info.total_ms * 1e-4)
@@ -442,7 +428,7 @@ def _tile(name: str, parent: str, label: str, nodes: Sequence[NodeTime], ran: Pr
         ms=seconds * 1e3,
         share=share,
         op_type=nodes[0].op_type,
-        hover="<br>".join(plain(part) for part in parts),
+        hover=text_lines(parts),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import plotly.graph_objects as go
 
 from core.wire.profile import Profile
-from dashboard.charts import HOVER_TEXT, PALETTE, base_figure, number, plain
+from dashboard.charts import HOVER_TEXT, PALETTE, base_figure, number, pattern, plain, text_lines
 from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, ProviderNames, Timeline, timeline_info
 
 NAMES = ("A", "B")
@@ -61,19 +61,14 @@ def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
             name=plain(f"{NAMES[side]}: {name}"),
             marker={
                 "color": PALETTE[side],
-                "pattern": {
-                    "shape": _PATTERNS[side],
-                    "fillmode": "overlay",
-                    "fgcolor": "rgba(255,255,255,0.45)",
-                    "solidity": 0.2,
-                },
+                "pattern": pattern(_PATTERNS[side]),
             },
             hovertext=[
-                "<br>".join(
+                text_lines(
                     (
-                        plain(f"{NAMES[side]} · {one.op_type}"),
+                        f"{NAMES[side]} · {one.op_type}",
                         f"{number(one.ms[side])} ms per run in {one.nodes[side]} nodes",
-                        f"B minus A: {one.difference_ms:+.4g} ms",
+                        f"B minus A: {number(one.difference_ms, signed=True)} ms",
                     )
                 )
                 for one in shown

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.roofline import Peak, Point
-from core.wire.units import brief
 from dashboard.charts import (
     HOVER_TEXT,
     MARKERS,
     MUTED,
     PALETTE,
     base_figure,
+    log_axis,
     log_ticks,
     number,
     plain,
+    text_lines,
     transparent,
 )
 
@@ -112,7 +113,7 @@ def _hover(one: Point) -> str:
         parts.append(f"{reach:.0%} of the roof over it ({one.bound}){beyond}")
     elif one.roof is None:
         parts.append("its roof is not known")
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 def _roof(peak: Peak, intensities: Sequence[float]) -> Roof:
@@ -158,8 +159,8 @@ def roofline(info: Roofline) -> go.Figure:
             hovertemplate=HOVER_TEXT,
         )
     xs, ys = _ends(info)
-    figure.update_xaxes(type="log", **_decades(xs))
-    figure.update_yaxes(type="log", **_decades(ys))
+    figure.update_xaxes(log_axis(_decades(xs)))
+    figure.update_yaxes(log_axis(_decades(ys)))
     figure.update_layout(legend_itemsizing="constant")
     return figure
 
@@ -192,7 +193,6 @@ def _ends(info: Roofline) -> tuple[list[float], list[float]]:
     return xs or [1.0], ys or [1.0]
 
 
-def _decades(values: Sequence[float]) -> dict[str, list[object]]:
+def _decades(values: Sequence[float]) -> list[float]:
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    ticks = log_ticks(values) if last - first <= FEW_DECADES else [10.0**k for k in range(first, last + 1)]
-    return {"tickvals": list(ticks), "ticktext": [brief(one) for one in ticks]}
+    return log_ticks(values) if last - first <= FEW_DECADES else [10.0**k for k in range(first, last + 1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -18,29 +18,26 @@ from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, SpeedUpNumbers
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
+from core.spec.metrics import BY_PASSES, METRICS, SHOWN_UNITS
 from core.spec.space import changes_words
-from core.spec.targets import METRICS
 from core.wire.units import ci
 from dashboard.charts import (
     HEIGHT,
-    MEMORY_TITLE,
     MUTED,
-    PAGE,
     PALETTE,
+    TEXT_HOVER,
     base_figure,
+    error_bars,
     log_ticks,
+    metric_title,
     number,
-    plain,
+    text_lines,
 )
-from dashboard.charts.compare_charts import VERDICTS
+from dashboard.charts.compare_charts import VERDICTS, ForestInfo, ForestRow, forest, ratio_scale, reach
 
-ROW_PX = 46  # the name of a row is above its interval
-NAME_SHIFT = 11  # pixels from an interval up to its name
-NAME_LIMIT = 56  # characters
 ROOM = 0.08  # share of an axis next to the data
 LEAST_SHOWN = 0.5  # smaller speed-ups are outside of the view, unless the best is barely larger
 MOST_EFFECTS = 12
-MIB = 1 << 20
 STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
     "screen": ("screening", "circle"),
     "heat": ("elimination round", "square"),
@@ -49,13 +46,13 @@ STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
 SPEEDUP_TITLE = "Improvement over ONNX Runtime's default"
 SPEEDUPS_ALT = f"{SPEEDUP_TITLE} in all metrics, with 95 % intervals"
 COURSE_ALT = "The best known improvement at each moment of the search"
-# metric of the horizontal axis -> its title, and its unit in SI units
-COSTS: Mapping[str, tuple[str, float]] = {
-    "peak_rss": (MEMORY_TITLE, MIB),
-    "cpu_s": ("CPU time per sample (ms)", 1e-3),
-    "model_size": ("Model size (MiB)", MIB),
-    "latency_p50": ("p50 latency (ms)", 1e-3),
-}
+# metrics of the horizontal axis, sizes first
+COSTS = sorted([*BY_PASSES, "latency_p50"], key=lambda name: METRICS[name].quantity != "size")
+
+
+def cost_title(metric: str) -> str:
+    """Return the title of the horizontal axis: "CPU time per sample (ms)"."""
+    return metric_title(METRICS[metric], "sample")
 
 
 def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
@@ -70,28 +67,6 @@ def times(ratio: float, low: float | None = None, high: float | None = None) -> 
 # --- speed-ups and effects with their intervals -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One ratio with its interval; `verdict` is a key of `compare_charts.VERDICTS`."""
-
-    label: str
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: str
-    hover: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """Ratios one below the other, the first on top."""
-
-    rows: list[Bar]
-    axis: tuple[float, float]
-    ticks: list[float]
-    title: str
-
-
 WORDS: Mapping[str, str] = {  # verdict -> its meaning for a speed-up
     Verdict.FASTER: "better",
     Verdict.SLOWER: "worse",
@@ -100,119 +75,63 @@ WORDS: Mapping[str, str] = {  # verdict -> its meaning for a speed-up
 }
 
 
-def speedups_info(gains: Sequence[SpeedUpNumbers]) -> Intervals:
+def speedups_info(gains: Sequence[SpeedUpNumbers]) -> ForestInfo:
     """Return the speed-up of a configuration in every metric, relative to ONNX Runtime's default."""
     rows = [
-        Bar(
+        ForestRow(
             label=metric_name(one["metric"]),
-            ratio=one["ratio"],
+            value=one["ratio"],
             low=one["ratio_low"],
             high=one["ratio_high"],
             verdict=one["verdict"],
-            hover=f"{plain(metric_name(one['metric']))}<br>{plain(searches.speedup_text(one))}",
+            hover=text_lines((metric_name(one["metric"]), searches.speedup_text(one))),
         )
         for one in gains
     ]
-    return _intervals(rows, "← worse than the default · better →")
+    return _intervals(rows, "the default")
 
 
-def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = MOST_EFFECTS) -> Intervals:
+def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = MOST_EFFECTS) -> ForestInfo:
     """Return the average effects of values of settings, the strongest first."""
     rows = [
-        Bar(
+        ForestRow(
             label=_effect_name(one),
-            ratio=one["ratio"],
+            value=one["ratio"],
             low=one["ratio_low"],
             high=one["ratio_high"],
             verdict=Verdict.of(one["ratio_low"], one["ratio_high"], margin),
-            hover=f"{plain(_effect_name(one))}<br>"
-            f"{plain(times(one['ratio'], one['ratio_low'], one['ratio_high']))}",
+            hover=text_lines((_effect_name(one), times(one["ratio"], one["ratio_low"], one["ratio_high"]))),
         )
         for one in effects[:most]
     ]
-    return _intervals(rows, "← worse than the starting point · better →")
+    return _intervals(rows, "the starting point")
 
 
 def metric_name(metric: str) -> str:
     """Return a short name of a metric, "p50 latency"; two weighted metrics are joined by "and"."""
-    return " and ".join(METRICS[one].title if one in METRICS else NAMES[one] for one in metric.split("+"))
-
-
-NAMES: Mapping[str, str] = {"latency_mean": "mean latency"}  # of metrics without a target
+    return " and ".join(METRICS[one].title for one in metric.split("+"))
 
 
 def _effect_name(one: EffectRecord) -> str:
     return f"{changes_words({one['setting']: one['value']})}, not {searches.value_words(one['against'])}"
 
 
-def _intervals(rows: list[Bar], title: str) -> Intervals:
-    drawn = [value for row in rows for value in (row.ratio, row.low, row.high) if value]
-    low, high = min([*drawn, 0.97]), max([*drawn, 1.03])
-    room = (high / low) ** ROOM
-    axis = (low / room, high * room)
-    return Intervals(rows=rows, axis=axis, ticks=speedup_ticks(*axis), title=title)
-
-
-def intervals(info: Intervals, *, least: int = 0) -> go.Figure:
-    """Draw ratios with their intervals on a logarithmic axis, each under its name.
-
-    Args:
-        info: data of the plot.
-        least: minimum height in pixels; more rows take more.
-    """
-    height = max(least, 100 + ROW_PX * max(1, len(info.rows)))
-    figure = base_figure(x_title=plain(info.title), y_title="", height=height)
-    figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
-    for verdict, word in WORDS.items():
-        own = [(place, row) for place, row in enumerate(info.rows) if row.verdict == verdict]
-        if own:
-            _add_bars(figure, verdict, word, own)
-    places = ratio_places((row.ratio, row.low, row.high) for row in info.rows)
-    for place, row in enumerate(info.rows):
-        told = f"{row.ratio:.{places}f}×"
-        for x, anchor, text in ((0.0, "left", _shortened(row.label)), (1.0, "right", told)):
-            figure.add_annotation(
-                x=x,
-                xref="x domain",
-                xanchor=anchor,
-                y=place,
-                yshift=NAME_SHIFT,
-                yanchor="bottom",
-                text=plain(text),
-                bgcolor=PAGE,  # keeps lines from crossing the text
-                borderpad=0,
-                showarrow=False,
-            )
-    figure.update_xaxes(
-        type="log",
-        range=[math.log10(end) for end in info.axis],
-        tickvals=info.ticks,
-        ticktext=[tick(one) for one in info.ticks],
+def _intervals(rows: Sequence[ForestRow], baseline: str) -> ForestInfo:
+    axis = reach(rows, 0.97, 1.03)
+    places = ratio_places((row.value, row.low, row.high) for row in rows)
+    return ForestInfo(
+        title=f"← worse than {baseline} · better →",
+        baseline=baseline,
+        rows=[replace(row, short=f"{row.value:.{places}f}×") for row in rows],
+        axis=axis,
+        ticks=_named_ticks(*axis),
     )
-    figure.update_yaxes(visible=False, range=[len(info.rows) - 0.6, -0.8], fixedrange=True)
-    return figure
 
 
-def _add_bars(figure: go.Figure, verdict: str, word: str, own: Sequence[tuple[int, Bar]]) -> None:
-    color, marker, _ = VERDICTS[verdict]
-    figure.add_scatter(
-        x=[row.ratio for _, row in own],
-        y=[place for place, _ in own],
-        name=word,
-        mode="markers",
-        marker={"symbol": marker, "size": 11, "color": color, "line": {"width": 2, "color": color}},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [(row.high or row.ratio) - row.ratio for _, row in own],
-            "arrayminus": [row.ratio - (row.low or row.ratio) for _, row in own],
-            "color": color,
-            "thickness": 3,
-            "width": 6,
-        },
-        text=[row.hover for _, row in own],
-        hovertemplate="%{text}<extra></extra>",
-    )
+def intervals(info: ForestInfo, *, least: int = 0) -> go.Figure:
+    """Draw the intervals of `speedups_info` or `effects_info`; `least` is the minimum height in pixels."""
+    looks = {verdict: (*VERDICTS[verdict][:2], word) for verdict, word in WORDS.items()}
+    return forest(info, looks=looks, least=least)
 
 
 def speedup_ticks(low: float, high: float) -> list[float]:
@@ -228,12 +147,12 @@ WIDE, MOST_TICKS = 6.0, 7  # a wider span of speed-ups gets the ticks of a logar
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+def _named_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    return [(one, tick(one)) for one in speedup_ticks(low, high)]
+
+
 def tick(ratio: float) -> str:
     return f"{ratio:.3g}×"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
 
 
 # --- speed-up over cost -------------------------------------------------------------------------------------
@@ -292,11 +211,28 @@ def front_info(
         cost: a key of COSTS.
         winner: `Confirmed`, drawn with the result of its confirmation run; None: there is none.
     """
-    title, unit = COSTS[cost]
+    title, unit = cost_title(cost), SHOWN_UNITS[METRICS[cost].quantity][0]
+
+    def point(
+        changes: Mapping[str, Any],
+        trial: str,
+        value: float,
+        ratio: float,
+        low: float | None = None,
+        high: float | None = None,
+    ) -> Point:
+        label, x = changes_words(changes), value / unit
+        hover = text_lines((*label.split(", "), times(ratio, low, high), f"{title}: {number(x)}"))
+        return Point(label=label, trial=trial, x=x, ratio=ratio, low=low, high=high, hover=hover)
+
+    front = [
+        point(one["changes"], one["trial"], one["values"][cost], *_with_bounds(one["gains"][0]))
+        for one in points
+        if cost in one["values"]
+    ]
     on_front = {changes_words(one["changes"]) for one in points}
-    front = [_front_point(one, cost, unit) for one in points if cost in one["values"]]
     others = [
-        _point(changes_words(one.changes), one.looks[-1].trial, value / unit, ratio, title=title)
+        point(one.changes, one.looks[-1].trial, value, ratio)
         for one in tried
         if not one.failed
         and changes_words(one.changes) not in on_front
@@ -305,55 +241,21 @@ def front_info(
     ]
     best: list[Point] = []
     if winner is not None and (value := winner["measurements"].get(cost)) is not None:
-        gain = winner["gain"]
-        best = [
-            _point(
-                changes_words(winner["changes"]),
-                winner["trial"],
-                value / unit,
-                gain["ratio"],
-                gain["ratio_low"],
-                gain["ratio_high"],
-                title=title,
-            )
-        ]
+        best = [point(winner["changes"], winner["trial"], value, *_with_bounds(winner["gain"]))]
     everybody = [*front, *others, *best]
+    axis = _gain_axis(everybody)
     return Front(
         x_title=title,
         front=front,
         others=others,
         winner=best,
-        axis=_gain_axis(everybody),
-        beyond=sum(one.ratio < _gain_axis(everybody)[0] for one in everybody),
+        axis=axis,
+        beyond=sum(one.ratio < axis[0] for one in everybody),
     )
 
 
-def _front_point(one: FrontPoint, cost: str, unit: float) -> Point:
-    gain = one["gains"][0]
-    return _point(
-        changes_words(one["changes"]),
-        one["trial"],
-        one["values"][cost] / unit,
-        gain["ratio"],
-        gain["ratio_low"],
-        gain["ratio_high"],
-        title=COSTS[cost][0],
-    )
-
-
-def _point(
-    label: str,
-    trial: str,
-    x: float,
-    ratio: float,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    title: str,
-) -> Point:
-    lines = [label.replace(", ", "\n"), times(ratio, low, high), f"{title}: {number(x)}"]
-    hover = "<br>".join(plain(line) for line in "\n".join(lines).split("\n"))
-    return Point(label=label, trial=trial, x=x, ratio=ratio, low=low, high=high, hover=hover)
+def _with_bounds(gain: SpeedUpNumbers) -> tuple[float, float | None, float | None]:
+    return gain["ratio"], gain["ratio_low"], gain["ratio_high"]
 
 
 def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
@@ -385,13 +287,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     ):
         if points:
             _add_points(figure, points, name, color, symbol, size)
-    ticks = speedup_ticks(*info.axis)
-    figure.update_yaxes(
-        type="log",
-        range=[math.log10(end) for end in info.axis],
-        tickvals=ticks,
-        ticktext=[tick(one) for one in ticks],
-    )
+    figure.update_yaxes(ratio_scale(info.axis, _named_ticks(*info.axis)))
     return figure
 
 
@@ -399,15 +295,7 @@ def _add_points(
     figure: go.Figure, points: Sequence[Point], name: str, color: str, symbol: str, size: int
 ) -> None:
     known = any(one.low is not None for one in points)
-    bars = {
-        "type": "data",
-        "symmetric": False,
-        "array": [(one.high or one.ratio) - one.ratio for one in points],
-        "arrayminus": [one.ratio - (one.low or one.ratio) for one in points],
-        "color": color,
-        "thickness": 2,
-        "width": 4,
-    }
+    bars = error_bars([(one.ratio, one.low, one.high) for one in points], color, thickness=2, width=4)
     figure.add_scatter(
         x=[one.x for one in points],
         y=[one.ratio for one in points],
@@ -417,7 +305,7 @@ def _add_points(
         marker={"symbol": symbol, "size": size, "color": color},
         error_y=bars if known else None,
         text=[one.hover for one in points],
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=TEXT_HOVER,
     )
 
 
@@ -446,7 +334,7 @@ def course(points: Sequence[CoursePoint]) -> go.Figure:
                 name=words,
                 marker={"symbol": symbol, "size": 11, "color": PALETTE[index]},
                 text=[f"after {one['tried']:,} evaluated<br>{times(one['ratio'] or 1.0)}" for one in own],
-                hovertemplate="%{text}<extra></extra>",
+                hovertemplate=TEXT_HOVER,
             )
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     low, high = min([0.95, *(ratio for _, ratio in known)]), max([1.05, *(ratio for _, ratio in known)])

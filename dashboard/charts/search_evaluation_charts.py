@@ -6,7 +6,6 @@ As in `charts`: `parallel_info` is plain data, `parallel` only draws it; no Stre
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,16 +17,13 @@ from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
 from core.spec.settings import SETTINGS
 from core.spec.space import changes_words
-from dashboard.charts import LARGE_PX, MUTED, PAGE, PALETTE, base_figure, plain
+from dashboard.charts import MUTED, PALETTE, text_lines
+from dashboard.charts.parallel_charts import Line, add_lines, along, beside, figure_of
 from dashboard.charts.search_charts import LEAST_SHOWN, speedup_ticks, tick, times
 
 MOST_AXES = 7
 LINES = 400  # configurations that remain distinct
-ROW_PX, AROUND_PX = 68, 56  # of an axis with its name and values; of the margins around all axes
-END = 0.03  # share of an axis: text this close to an end grows away from it
-FOLDED = 12  # characters per line of a value
 _DEFAULTS = {one.name: one.default for one in SETTINGS}  # empty for everything else
-SPREAD = 0.05  # share of an axis over which lines through one value are spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,61 +95,29 @@ def parallel_alt(info: Parallel) -> str:
 
 
 def parallel(info: Parallel) -> go.Figure:
-    """Draw one line for each configuration down through its settings to its speed-up.
-
-    The axes lie one below the other, so that names and values have room in a narrow figure, too. Plotly's own
-    parallel coordinates need WebGL, which a browser on a server's screen often lacks.
-    """
-    places = [*(_places(one, len(info.gains)) for one in info.dimensions), _gain_places(info)]
-    figure = rows_figure(len(places))
+    """Draw one line for each configuration down through its settings to its speed-up."""
     count = len(info.gains)
+    marks = [(_gain_along(ratio, info.axis), tick(ratio)) for ratio in speedup_ticks(*info.axis)]
+    figure = figure_of([(one.name, one.values) for one in info.dimensions], "gain", marks)
     best, upper = max(1, count // 10), max(2, count // 2)
     for name, color, width, chosen in (
         ("lower half", MUTED, 0.7, range(upper, count)),
         ("upper half", PALETTE[0], 1.2, range(best, upper)),
-        ("best tenth", PALETTE[1], 2.5, range(best)),
+        ("best tenth", PALETTE[1], 2.5, range(min(best, count))),
     ):
-        _add_lines(figure, info, places, chosen, name=name, color=color, width=width)
-    for index, one in enumerate(info.dimensions):
-        marks = [(_along(at, len(one.values)), folded(text)) for at, text in enumerate(one.values)]
-        add_row(figure, index, plain(one.name), marks)
-    gains = [(_gain_along(ratio, info.axis), tick(ratio)) for ratio in speedup_ticks(*info.axis)]
-    add_row(figure, len(info.dimensions), "<b>gain</b>", gains)
+        lines = [_line(info, index) for index in chosen]
+        add_lines(figure, lines, name=name, mode="lines", line={"color": color, "width": width})
     return figure
 
 
-def rows_figure(count: int, *, least: float = 0.0) -> go.Figure:
-    """Return a figure with `count` axes one below the other at y = 0, -1, …, each from 0 to 1.
-
-    Args:
-        count: axes.
-        least: left end of the content left of all axes, 0 or less.
-    """
-    figure = base_figure(x_title="", y_title="", height=AROUND_PX + ROW_PX * count)
-    for index in range(count):
-        line = {"color": MUTED, "width": 1}
-        figure.add_shape(type="line", x0=-END, x1=1 + END, y0=-index, y1=-index, line=line)
-    figure.update_xaxes(visible=False, range=[least - END, 1 + END], fixedrange=True)
-    figure.update_yaxes(visible=False, range=[0.55 - count, 0.4], fixedrange=True)
-    return figure
-
-
-def add_row(figure: go.Figure, index: int, name: str, marks: Sequence[tuple[float, str]]) -> None:
-    """Write the name of an axis above its start, and texts below their positions on it.
-
-    Args:
-        figure: of `rows_figure`.
-        index: of the axis.
-        name: markup.
-        marks: position and markup of each text.
-    """
-    common = {"y": -index, "bgcolor": PAGE, "showarrow": False}  # keeps lines from crossing the text
-    figure.add_annotation(
-        x=-END, xanchor="left", yanchor="bottom", yshift=3, text=name, font={"size": LARGE_PX}, **common
+def _line(info: Parallel, index: int) -> Line:
+    """Return a configuration as a line; of those with one value, better ones lie further right."""
+    aside = beside(index, len(info.gains))
+    places = [along(one.at[index], len(one.values)) + aside for one in info.dimensions]
+    return Line(
+        places=[*places, _gain_along(info.gains[index], info.axis)],
+        hover=text_lines((times(info.gains[index]), *info.labels[index].split(", "))),
     )
-    for place, text in marks:
-        anchor = "left" if place < END else "right" if place > 1 - END else "center"
-        figure.add_annotation(x=place, xanchor=anchor, yanchor="top", yshift=-4, text=text, **common)
 
 
 def parallel_table(info: Parallel) -> Table:
@@ -170,63 +134,6 @@ def parallel_table(info: Parallel) -> Table:
     )
 
 
-def _along(at: int, count: int) -> float:
-    return 0.5 if count < 2 else at / (count - 1)
-
-
-def _places(one: Dimension, count: int) -> list[float]:
-    """Return where each configuration crosses an axis: at its value, better ones further right."""
-    return [
-        _along(at, len(one.values)) + SPREAD * (0.5 - index / max(1, count - 1))
-        for index, at in enumerate(one.at)
-    ]
-
-
-def _gain_places(info: Parallel) -> list[float]:
-    return [_gain_along(gain, info.axis) for gain in info.gains]
-
-
 def _gain_along(gain: float, axis: tuple[float, float]) -> float:
     low, high = axis
     return max(0.0, math.log(gain / low) / math.log(high / low))
-
-
-def _add_lines(
-    figure: go.Figure,
-    info: Parallel,
-    places: Sequence[Sequence[float]],
-    chosen: Sequence[int],
-    *,
-    name: str,
-    color: str,
-    width: float,
-) -> None:
-    """Draw the configurations of one rank as one series; a gap separates two lines."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    text: list[str | None] = []
-    for index in chosen:
-        x += [*(axis[index] for axis in places), None]
-        y += [*range(0, -len(places), -1), None]
-        said = "<br>".join(plain(part) for part in info.labels[index].split(", "))
-        text += [f"{plain(times(info.gains[index]))}<br>{said}"] * len(places) + [None]
-    if x:
-        figure.add_scatter(
-            x=x,
-            y=y,
-            name=name,
-            mode="lines",
-            line={"color": color, "width": width},
-            text=text,
-            hovertemplate="%{text}<extra></extra>",
-        )
-
-
-def folded(value: str) -> str:
-    """Return the value of a setting in lines, broken at underscores, as markup."""
-    lines = [""]
-    for part in re.split("(?<=_)", value.removeprefix("ORT_")):
-        if lines[-1] and len(lines[-1]) + len(part) > FOLDED:
-            lines.append("")
-        lines[-1] += part
-    return "<br>".join(plain(line) for line in lines)

@@ -22,12 +22,15 @@ from dashboard.charts import (
     MUTED,
     PALETTE,
     PARTIAL,
+    TEXT_HOVER,
     base_figure,
+    log_axis,
     log_ticks,
     number,
     plain,
-    provider_label,
+    ran_label,
     style,
+    text_lines,
     transparent,
 )
 
@@ -180,7 +183,7 @@ def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]
     for one in points:
         if one.latency is None and one.error:
             reasons.setdefault(places[one.values[x]], []).append(f"{point_name(one.values)}: {one.error}")
-    return [LostPoints(x=place, reasons="<br>".join(map(plain, texts))) for place, texts in reasons.items()]
+    return [LostPoints(x=place, reasons=text_lines(texts)) for place, texts in reasons.items()]
 
 
 def _spans(values: Sequence[float], ratio: float) -> bool:
@@ -217,7 +220,7 @@ def _series_of(
     places: Mapping[Value | None, int],
 ) -> list[Series]:
     """Return one series per statistic, value of `other` and provider used: a fallback has its own."""
-    labels = {_provider(point) for point in points}
+    labels = {ran_label(point.result) for point in points}
     groups: dict[str, list[tuple[Measured, tuple[float, float | None, float | None], str]]] = {}
     for name in names:
         for point in points:
@@ -225,7 +228,7 @@ def _series_of(
                 continue
             parts = [STATISTICS[name]] if name in STATISTICS and len(names) > 1 else []
             parts += [point_name({other: point.values[other]})] if other else []
-            parts += [_provider(point)] if len(labels) > 1 or not other else []
+            parts += [ran_label(point.result)] if len(labels) > 1 or not other else []
             groups.setdefault(" · ".join(parts), []).append((point, value, name))
     return [
         Series(
@@ -248,10 +251,6 @@ def key_of(point: Measured) -> str:
     return point_name(point.values)
 
 
-def _provider(point: Measured) -> str:
-    return provider_label(point.providers, point.requested, fallback=point.fallback)
-
-
 def hover(point: Measured, name: str, value: tuple[float, float | None, float | None]) -> str:
     """Return the hover text of a point: its settings, one number with its interval, the provider used.
 
@@ -262,18 +261,19 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
     """
     unit, what = ("samples/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
+    runs, rows = point.result.get("runs", 0), point.result.get("batch_size")
     known = interval(low, high, unit) if low or high else "no interval"
     parts = [
         *(f"{axis_title(axis)}: {value_words(held)}" for axis, held in point.values.items()),
         f"{what}: {number(value[0])} {unit}",
         known,
-        f"{point.runs} runs of {point.rows} samples" + (", measured earlier" if point.reused else ""),
-        _provider(point),
+        f"{runs} runs of {rows} samples" + (", measured earlier" if point.reused else ""),
+        ran_label(point.result),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *([PARTIAL] if point.cut_short else []),
         *([f"⚠ {OUTPUTS_DIFFER}"] if point.breach else []),
     ]
-    return "<br>".join(plain(part) for part in parts)
+    return text_lines(parts)
 
 
 def curve(info: CurveInfo) -> go.Figure:
@@ -301,7 +301,7 @@ def curve(info: CurveInfo) -> go.Figure:
             },
             text=series.hover,
             customdata=series.trials,
-            hovertemplate="%{text}<extra></extra>",
+            hovertemplate=TEXT_HOVER,
         )
     _add_best(figure, info)
     _add_line(figure, info)
@@ -309,7 +309,7 @@ def curve(info: CurveInfo) -> go.Figure:
     figure.update_xaxes(type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=info.tick_texts)
     if info.y_log:
         ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
-        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[brief(tick) for tick in ticks])
+        figure.update_yaxes(log_axis(ticks))
     else:
         figure.update_yaxes(rangemode="tozero")
     return figure
@@ -328,7 +328,7 @@ def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, na
         line={"color": look["color"], "dash": "dot", "width": 1.5},
         marker={"symbol": look["symbol"] + "-open", "color": look["color"], "size": 6},
         text=series.hover,
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=TEXT_HOVER,
     )
 
 

@@ -17,28 +17,24 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.background_load import CAUSES, FLAGS
-from core.wire.units import brief
 from dashboard.charts import (
     HEIGHT,
     MUTED,
     PALETTE,
+    TEXT_HOVER,
     TRUE_Y,
-    Side,
     axis,
     base_figure,
-    clipped_words,
-    in_ms,
+    log_axis,
     note_beyond,
     number,
-    per_row,
-    percentile,
     plain,
     series_name,
     style,
-    thin,
     transparent,
     wide_ticks,
 )
+from dashboard.charts.latency_charts import Side, clipped_words, in_ms, per_row, percentile, thin
 
 MAX_POINTS = 20_000  # of all sides together: one path of this many points is still drawn quickly
 END = 0.999  # share of the runs in the plot
@@ -275,8 +271,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
         for index, one in enumerate(info.sides):
             draw(figure, one, index)
     if info.y_ticks:
-        ticks = [brief(tick) for tick in info.y_ticks]
-        figure.update_yaxes(type="log", tickvals=info.y_ticks, ticktext=ticks)
+        figure.update_yaxes(log_axis(info.y_ticks))
     if info.cap_ms is not None:
         _clip(figure, info, info.cap_ms)
     if info.strip is not None:
@@ -320,7 +315,7 @@ def _add_medians(figure: go.Figure, one: Runs, index: int) -> None:
             "size": 7 if len(one.block_ms) <= MAX_SIGNS else 4,
         },
         text=one.block_hover,
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=TEXT_HOVER,
     )
 
 

@@ -13,14 +13,25 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.node_savings import Choice, Savings, Unit
-from dashboard.charts import BAR_WIDTH, HOVER_TEXT, MUTED, PALETTE, base_figure, number, plain
+from dashboard.charts import (
+    BAR_WIDTH,
+    HOVER_TEXT,
+    MUTED,
+    PALETTE,
+    base_figure,
+    ending,
+    name_rows,
+    number,
+    pattern,
+    plain,
+    text_lines,
+)
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
 NAME_LIMIT = 40  # characters of a name next to its bar
 QUANTIZED, BLOCKED = "quantized", "kept in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}
-_LIGHT = "rgba(255,255,255,0.55)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +54,10 @@ def bars_info(found: Savings, blocked: Collection[str], *, limit: int = MAX_BARS
     """
     return [
         Bar(
-            label=_shortened(unit.name),
+            label=ending(unit.name, NAME_LIMIT),
             series=BLOCKED if set(unit.nodes) & set(blocked) else QUANTIZED,
             error_percent=100 * unit.error,
-            hover="<br>".join(plain(line) for line in _lines(unit)),
+            hover=text_lines(_lines(unit)),
         )
         for unit in found.units[:limit]
     ]
@@ -60,11 +71,6 @@ def _lines(unit: Unit) -> list[str]:
         half = "" if unit.half_width_s is None else f" ± {number(unit.half_width_s * 1e3, 2)}"
         lines.append(f"saves {number(unit.saved_s * 1e3)}{half} ms per run")
     return lines
-
-
-def _shortened(name: str) -> str:
-    """Return the end of a long name, which distinguishes operators; exporters start all names alike."""
-    return name if len(name) <= NAME_LIMIT else f"…{name[1 - NAME_LIMIT :]}"
 
 
 def bars(info: Sequence[Bar]) -> go.Figure:
@@ -84,22 +90,13 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             name=series,
             marker={
                 "color": COLORS[series],
-                "pattern": {
-                    "shape": "/" if series == BLOCKED else "",
-                    "fillmode": "overlay",
-                    "fgcolor": _LIGHT,
-                },
+                "pattern": pattern("/" if series == BLOCKED else ""),
             },
             hovertext=[one.hover for _, one in rows],
             hovertemplate=HOVER_TEXT,
         )
     figure.update_layout(barmode="overlay")
-    figure.update_yaxes(
-        tickvals=list(range(len(info))),
-        ticktext=[plain(one.label) for one in info],
-        autorange="reversed",
-        showgrid=False,
-    )
+    name_rows(figure, [plain(one.label) for one in info])
     figure.update_xaxes(rangemode="tozero")
     return figure
 
@@ -132,7 +129,7 @@ def curve_info(curve: Sequence[Choice]) -> list[Point]:
                 blocked=len(one.blocked),
                 error_percent=100 * one.error,
                 saved_ms=one.saved_s * 1e3,
-                hover="<br>".join(plain(line) for line in lines),
+                hover=text_lines(lines),
             )
         )
     return points

@@ -127,33 +127,26 @@ def opening(store: Store) -> str | None:
     return max(wins)[2] if wins else None
 
 
-def recorded_models(store: Store, page: str) -> list[str]:
-    """Return the content hashes of models with recorded results of a page, the best one to open with first.
+def opening_model(store: Store) -> list[str]:
+    """Return the content hash of the model of that result; empty: there is none."""
+    first = opening(store)
+    return [store.trial(first).model_sha256] if first else []
 
-    Args:
-        store: the recorded results.
-        page: its path.
 
-    Returns:
-        Hashes; none if the page has something for every model.
-    """
-    match page:
-        case "tune" | "explain" | "graph" | "export":
-            first = opening(store)
-            return [store.trial(first).model_sha256] if first else []
-        case "search":
-            found = sorted(store.studies(), key=lambda one: (one.answer or {}).get("outcome") != "FOUND")
-            return [one.model_sha256 for one in found]
-        case "profile":
-            return [one.model_sha256 for one in store.trials(kind="profile")]
-        case "accuracy":
-            return [one.model_sha256 for one in store.accuracies()]
-        case "variants":
-            return [one.content_sha256 for one in store.models() if variant_of(one) is not None]
-        case "compare" | "sweep" | "scorecard":
-            study = {"compare": "", "sweep": "curve", "scorecard": "scorecard"}[page]
-            return [one.model_sha256 for one in store.comparisons() if one.study.split(" ")[0] == study]
-    return []
+def searched(store: Store) -> list[str]:
+    """Return the content hashes of models with a search, first those where it found a speed-up."""
+    found = sorted(store.studies(), key=lambda one: (one.answer or {}).get("outcome") != "FOUND")
+    return [one.model_sha256 for one in found]
+
+
+def compared(store: Store, study: str) -> list[str]:
+    """Return the content hashes of models with a comparison of a study, by its first word; empty: of none."""
+    return [one.model_sha256 for one in store.comparisons() if one.study.split(" ")[0] == study]
+
+
+def variants(store: Store) -> list[str]:
+    """Return the content hashes of the variants."""
+    return [one.content_sha256 for one in store.models() if variant_of(one) is not None]
 
 
 def _is_clear(one: Mapping[str, Any]) -> bool:

@@ -10,7 +10,8 @@ from core.show.report import Price
 from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
-from dashboard.report.html_file import html_of
+from core.wire.files import written_whole
+from dashboard.report.page import html_of
 
 
 def main() -> int:
@@ -25,7 +26,8 @@ def main() -> int:
     store = Store()
     text = html_of(find(store, given.refs), store, price=price, recorded=words_of(store.folder))
     try:
-        given.output.write_text(text, encoding="utf-8")
+        with written_whole(given.output) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         sys.stderr.write(f"`{given.output}` cannot be written: {error.strerror or error}.")
         return 2

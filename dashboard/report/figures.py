@@ -19,10 +19,10 @@ from core.show.sheets import searches
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.wire.profile import profile_from_dict
-from dashboard import charts
 from dashboard.charts import (
     compare_charts,
     explain_charts,
+    latency_charts,
     profile_charts,
     search_charts,
     search_evaluation_charts,
@@ -44,7 +44,7 @@ class Plot:
     spare: bool = False  # may be left out to keep the file small
 
 
-def plots(about: About) -> list[Plot]:
+def plots_of(about: About) -> list[Plot]:
     """Return the plots of a report; none if there is nothing to draw."""
     match about:
         case OneTrial():
@@ -72,9 +72,9 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
     against = contrasts[0]["baseline"] if contrasts else ""
     names = comparison_text.labels(comparison) if comparison is not None else {}
     baseline = [one for one in about.beside if one.id == against]
-    sides = [charts.side(trial, "this trial" if baseline else "")]
-    sides += [charts.side(one, names.get(one.id, "")) for one in baseline]
-    others = [charts.side(one, names.get(one.id, "")) for one in about.beside if one.id != against]
+    sides = [latency_charts.side(trial, "this trial" if baseline else "")]
+    sides += [latency_charts.side(one, names.get(one.id, "")) for one in baseline]
+    others = [latency_charts.side(one, names.get(one.id, "")) for one in about.beside if one.id != against]
     yield from _samples(sides, others)
 
 
@@ -84,14 +84,16 @@ def _comparison_figures(comparison: Comparison, trials: Sequence[Trial]) -> Iter
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
     by_id, names = {one.id: one for one in trials}, comparison_text.labels(comparison)
     ordered = [by_id[one] for one in comparison_text.order(comparison) if one in by_id]
-    yield from _samples([charts.side(one, names[one.id]) for one in ordered if one.result])
+    yield from _samples([latency_charts.side(one, names[one.id]) for one in ordered if one.result])
 
 
 def _forest_alt(info: compare_charts.ForestInfo) -> str:
     return f"Speed versus {info.baseline} with 95 % intervals; the band is the equivalence margin"
 
 
-def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -> Iterator[Plot]:
+def _samples(
+    sides: Sequence[latency_charts.Side], beside: Sequence[latency_charts.Side] = ()
+) -> Iterator[Plot]:
     if not any(one.result.get("latencies_s") for one in sides):
         return
     info = timeline_charts.timeline_info(sides, beside, limit=MAX_POINTS)
@@ -103,7 +105,7 @@ def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -
     )
     yield Plot(
         title="Distribution",
-        figure=charts.latency_ecdf(sides, limit=MAX_STEPS),
+        figure=latency_charts.latency_ecdf(sides, limit=MAX_STEPS),
         alt="Share of runs at or below each latency",
     )
 

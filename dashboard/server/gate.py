@@ -161,7 +161,7 @@ class _RequestHeaders:
 
 def _request_headers(scope: Scope) -> _RequestHeaders:
     headers: dict[str, list[str]] = {}
-    for name, value in scope["headers"]:
+    for name, value in scope["headers"]:  # uvicorn leaves their case on a WebSocket
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     return _RequestHeaders(headers)
 

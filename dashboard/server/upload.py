@@ -34,7 +34,8 @@ from starlette.routing import Route
 from core.store import home
 from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
-from dashboard.format import plain, size
+from dashboard import state, url_state
+from dashboard.format import size
 from dashboard.server.gate import OTHER_RUN, same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
@@ -320,9 +321,9 @@ def uploader(
     shown below the area.
     """
     most = limit_bytes() if most_bytes is None else min(most_bytes, limit_bytes())
-    batch_key, error_key = f"{key}.batch", f"{key}.error"
+    batch_key = f"{key}.batch"
     st.session_state.setdefault(batch_key, uuid.uuid4().hex)
-    wrong = st.session_state.pop(error_key, None)
+    wrong = st.session_state.pop(f"{key}.error", None)
 
     def uploaded() -> None:
         sent: dict[str, Any] | None = st.session_state[key].uploaded
@@ -345,22 +346,15 @@ def uploader(
             "token": TOKEN,
             "header": TOKEN_HEADER,
             "limit": most,
-            "base": base_path(),
+            "base": url_state.base_path(),
             "wrong": wrong is not None,
         },
         on_uploaded_change=uploaded,
     )
     if wrong is not None:
-        told = f"{plain(wrong['message'])}\n\n**What to do:** {plain(wrong['hint'])}"
-        st.error(told, title=wrong["title"], icon=":material/error:")
+        state.report(*wrong)
 
 
 def refuse(key: str, error: TunerError, title: str = "Upload refused") -> None:
     """Let the upload area `key` show an error when it is drawn next."""
-    st.session_state[f"{key}.error"] = {**record_from_error(error), "title": title}
-
-
-def base_path() -> str:
-    """Return the path under which this server is reached, without a slash at its end."""
-    base = str(st.get_option("server.baseUrlPath")).strip("/")
-    return f"/{base}" if base else ""
+    st.session_state[f"{key}.error"] = record_from_error(error), title

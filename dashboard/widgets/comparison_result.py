@@ -15,8 +15,8 @@ from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import charts, format, live_events, state
-from dashboard.charts import compare_charts, timeline_charts
+from dashboard import format, live_events, state
+from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import (
@@ -104,7 +104,7 @@ def margin(comparison: Comparison) -> float:
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
-        state.report_record(comparison.error)
+        state.report(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:
@@ -209,13 +209,7 @@ def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str,
 
 def _single(trial: Trial) -> None:
     if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
-        try:
-            state.apply_spec(state.trial_spec(trial))
-        except TunerError as error:
-            state.report(error)
-            return
-        state.show_own_trial(trial.id)
-        st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+        results.open_in_tune(trial)
     link = {state.TRIAL_PARAM: trial.id}
     st.page_link(
         "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
@@ -263,7 +257,7 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     if not (over_time.open or distribution.open):
         return
     sides = _sides(comparison, trials)
-    if pruned := charts.pruned(sides):
+    if pruned := latency_charts.pruned(sides):
         results.pruned_note(pruned)
     if len(pruned) == len(sides):
         return
@@ -275,10 +269,12 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
             latency_plots.distribution(sides, key="compare")
 
 
-def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:
+def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[latency_charts.Side]:
     named = comparison_text.labels(comparison)
     full = (_whole(one) for one in comparison_text.order(comparison) if one in trials)
-    return [charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result]
+    return [
+        latency_charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result
+    ]
 
 
 def _whole(trial_id: str) -> Trial | None:

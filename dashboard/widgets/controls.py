@@ -244,10 +244,10 @@ def apply_preset(name: str) -> None:
             "use_io_binding",
         ):
             st.session_state[fields.key(setting.name)] = wanted[fields.key(setting.name)]
-    for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
+    for widget in [str(k) for k in st.session_state if str(k).startswith(fields.OPTIONS)]:
         del st.session_state[widget]
     for widget, value in wanted.items():
-        if widget.startswith(("option.", "options.")):
+        if widget.startswith(fields.OPTIONS):
             st.session_state[widget] = value
 
 
@@ -296,7 +296,7 @@ def changed_settings() -> list[str]:
     options = any(
         value not in ("", None, fields.DEFAULT)
         for key, value in st.session_state.items()
-        if str(key).startswith(("option.", "options."))
+        if str(key).startswith(fields.OPTIONS)
     )
     return names + ([_OPTIONS] if options else [])
 

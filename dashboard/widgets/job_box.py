@@ -61,4 +61,4 @@ def report_end(job: Status | None) -> None:
     if job is not None and job.state == "CANCELLED":
         st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
     elif job is not None and job.error is not None:
-        state.report_record(job.error)
+        state.report(job.error)

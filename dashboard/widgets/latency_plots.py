@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from dashboard import charts, format
-from dashboard.charts import density_charts, timeline_charts
+from dashboard import format
+from dashboard.charts import latency_charts, timeline_charts
 from dashboard.widgets import plots
 
 
@@ -36,23 +36,23 @@ def over_time(info: timeline_charts.Timeline, *, key: str, words: str = "", heig
         st.caption(f":material/info: {words}", help=" ".join(long))
 
 
-def distribution(sides: Sequence[charts.Side], *, key: str) -> None:
+def distribution(sides: Sequence[latency_charts.Side], *, key: str) -> None:
     """Draw the distribution of latencies: overlapping densities first, then percentiles with a long tail."""
-    info = density_charts.densities_info(sides)
+    info = latency_charts.densities_info(sides)
     if info.sides:
         plots.draw(
-            density_charts.densities(info),
+            latency_charts.densities(info),
             "Latency density",
             key=f"{key}.densities",
             alt="Density of the runs over their latency in milliseconds, with the median of each side",
         )
     if info.few:
         st.caption(
-            f":material/info: Too few runs for a density (fewer than {density_charts.LEAST}): "
+            f":material/info: Too few runs for a density (fewer than {latency_charts.LEAST}): "
             f"{format.plain(', '.join(info.few))}."
         )
     plots.draw(
-        charts.latency_ecdf(sides),
+        latency_charts.latency_ecdf(sides),
         "Latency percentiles",
         key=f"{key}.ecdf",
         alt="Latency in milliseconds at each percentile of the runs, up to the slowest run",

@@ -27,6 +27,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, live_events, state
 from dashboard.live_events import Event
+from dashboard.shown_result import TUNE
 from dashboard.widgets import live_view, results
 
 # keys of the session
@@ -134,7 +135,7 @@ def _draw_known(trial: Trial) -> None:
         "Open",
         key="glimpse.known",
         icon=":material/visibility:",
-        on_click=state.show_own_trial,
+        on_click=TUNE.show,
         args=(trial.id,),
         help="Opens the full result.",
     )

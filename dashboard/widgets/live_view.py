@@ -9,9 +9,9 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard import state
+from dashboard import state, url_state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live, upload
+from dashboard.server import live
 
 _HERE = Path(__file__).parent
 _component = st.components.v2.component(
@@ -48,7 +48,7 @@ def watch(
     _component(
         key=key,
         data={
-            "url": f"{upload.base_path()}{live.address(name)}",
+            "url": f"{url_state.base_path()}{live.address(name)}",
             "event": json.loads(stream.newest),
             "part": part,
             "every_s": ask_s,

@@ -163,7 +163,7 @@ def noise_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
         return
     many = sum(len(one.at) for one in info.points)
     plots.draw(
-        machine_charts.history(self_tests),
+        machine_charts.history(info),
         "A/A controls over time",
         key="machine.history",
         alt=f"{many} A/A controls over time: difference of two equal processes, with intervals and grades",

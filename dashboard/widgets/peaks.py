@@ -77,7 +77,7 @@ def progress(page: str) -> None:
     if active is None and (job := st.session_state.pop(OWN, None)):
         status = state.status(job)
         if status is not None and status.error is not None:
-            state.report_record(status.error)
+            state.report(status.error)
 
 
 def draw(found: Mapping[str, Any], *, key: str) -> None:

@@ -13,7 +13,7 @@ from core.show.report.markdown import markdown
 from core.show.report.subjects import About
 from core.wire.errors import TunerError
 from dashboard import state
-from dashboard.report.html_file import html_of
+from dashboard.report.page import html_of
 
 PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
 DEFAULT_CURRENCY = "USD"

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
@@ -18,6 +18,7 @@ from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
 from dashboard import format, state
+from dashboard.shown_result import TUNE
 from dashboard.widgets import controls, tables
 
 STATES: Mapping[str, tuple[str, str]] = {
@@ -127,6 +128,17 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
     st.caption(" · ".join(facts))
 
 
+def open_in_tune(trial: Trial) -> None:
+    """Load the settings of `trial` and open Tune with it; report an error when its model is missing."""
+    try:
+        state.apply_spec(state.trial_spec(trial))
+    except TunerError as error:
+        state.report(error)
+        return
+    TUNE.show(trial.id)
+    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+
+
 def input_shapes_text(trial: Trial) -> str:
     """Return the input shapes of a trial: "1×3×224×224", with names where there are several.
 
@@ -227,7 +239,7 @@ def outputs(result: Result, *, agree: bool = True) -> None:
 def run_details(result: Result) -> None:
     """Draw the requested settings, the inputs and the providers used."""
     if shown := result.get("fed"):
-        words = "; ".join(input_text(input_from_dict(one)) for one in shown)
+        words = "; ".join(input_text(one) for one in shown)
         st.caption(f":material/input: inputs: {format.plain(words)}")
     tables.draw(
         placement(result),
@@ -275,4 +287,4 @@ def failed(trial: Trial) -> None:
     if trial.state == "CANCELLED":
         st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
     elif trial.error:
-        state.report_record(trial.error)
+        state.report(trial.error)

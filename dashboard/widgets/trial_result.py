@@ -18,8 +18,8 @@ from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show import cells, verdict
 from core.wire.errors import TunerError
-from dashboard import charts, format, state
-from dashboard.charts import compare_charts, timeline_charts
+from dashboard import format, state
+from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
 from dashboard.widgets.live_text import ComparedConfigurations
 
@@ -313,7 +313,7 @@ def latency_over_time(trial: Trial, compared: TrialComparison | None, key: str, 
     others = compared.others if compared is not None else []
     comparison = compared.comparison if compared is not None else None
     beside = (
-        [charts.side(one, verdict.label(comparison, one.id)) for one in others]
+        [latency_charts.side(one, verdict.label(comparison, one.id)) for one in others]
         if comparison is not None
         else []
     )
@@ -327,13 +327,13 @@ def latency_distribution(trial: Trial, compared: TrialComparison | None, key: st
         latency_plots.distribution(sides, key=key)
 
 
-def _sides(trial: Trial, compared: TrialComparison | None) -> list[charts.Side]:
+def _sides(trial: Trial, compared: TrialComparison | None) -> list[latency_charts.Side]:
     """Return the trial and its baseline; without samples, say so and return none."""
     baseline = compared.baseline if compared is not None else None
-    sides = [charts.side(trial, "this trial" if baseline is not None else "")]
+    sides = [latency_charts.side(trial, "this trial" if baseline is not None else "")]
     if compared is not None and baseline is not None:
-        sides.append(charts.side(baseline, verdict.label(compared.comparison, baseline.id)))
-    if pruned := charts.pruned(sides):
+        sides.append(latency_charts.side(baseline, verdict.label(compared.comparison, baseline.id)))
+    if pruned := latency_charts.pruned(sides):
         results.pruned_note(pruned if len(pruned) < len(sides) else ())
     return [] if len(pruned) == len(sides) else sides
 

@@ -49,7 +49,7 @@ PAGES: Mapping[str, Page] = {
         "core/spec/effort.py",
         settings.efforts,
     ),
-    "metrics.md": Page("Metrics, targets, objectives and units.", "core/spec/targets.py", words.metrics),
+    "metrics.md": Page("Metrics, targets, objectives and units.", "core/spec/metrics.py", words.metrics),
     "yaml.md": Page(
         "The YAML configuration format: every key with type, default and meaning.",
         "core/spec",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from core.show.glossary import TERMS
-from core.spec.question import OBJECTIVE_NAMES, OBJECTIVES, PER_ROW, parse_limits, parse_objective
-from core.spec.targets import METRICS, MOST_TARGETS, UNITS, Metric, target_from_dict
+from core.spec.metrics import METRICS, OBJECTIVES, SHOWN_UNITS, Metric
+from core.spec.question import OBJECTIVE_NAMES, parse_limits, parse_objective
+from core.spec.targets import MOST_TARGETS, UNITS, target_from_dict
 from docs.generator.markdown import bullets, code, codes, fence, page, prose, slug, table
 
 _SOURCES = {"race": "a comparison", "accuracy": "labelled data", "file": "the model file"}
@@ -70,7 +71,7 @@ def metrics() -> str:
         table(
             ["Objective", "Short name", "Optimizes", "Per sample"],
             (
-                [code(name), codes(_short(name)), words, "yes" if name in PER_ROW else ""]
+                [code(name), codes(_short(name)), words, "yes" if METRICS[name].per_sample else ""]
                 for name, words in OBJECTIVES.items()
             ),
         ),
@@ -88,7 +89,7 @@ def metrics() -> str:
 
 
 def _unit(one: Metric) -> str:
-    return {"time": "ms", "rate": "samples/s", "size": "MiB", "share": "%", "number": "–"}[one.quantity]
+    return SHOWN_UNITS[one.quantity][1] or "–"
 
 
 def _better(one: Metric) -> str:

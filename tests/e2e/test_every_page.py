@@ -20,6 +20,7 @@ from core.run.job import Status
 from core.spec import TargetSpec, spec_from_dict
 from core.store import Store
 from dashboard import demo
+from dashboard.pages import PAGES
 from tests.e2e import reading
 from tests.e2e.conftest import (
     JOB_MS,
@@ -38,35 +39,12 @@ from tests.e2e.conftest import (
 from tests.serving import serving
 from tests.views import sample_results
 
-# Page -> how many plots its recorded result has at least.
-PLOTS = {
-    "Tune": 1,
-    "Search": 2,
-    "Compare": 1,
-    "Sweep": 2,
-    "Profile": 1,
-    "Explain": 2,
-    "Graph": 1,
-    "Machine": 0,
-    "Models": 0,
-    "Variants": 0,
-    "Accuracy": 0,
-    "Scorecard": 0,
-    "History": 0,
-    "Export": 0,
-}
+TITLES = [one.title for one in PAGES.values()]
+# Page -> how many plots its recorded result has at least; the others have none.
+PLOTS = {"Tune": 1, "Search": 2, "Compare": 1, "Sweep": 2, "Profile": 1, "Explain": 2, "Graph": 1}
 ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("bar-action", "search-run", "compare-run"))
-HAVE_ACTION = (
-    "Search",
-    "Compare",
-    "Sweep",
-    "Profile",
-    "Explain",
-    "Machine",
-    "Variants",
-    "Accuracy",
-    "Scorecard",
-)
+# Pages without an action at the end of the bar; Models and Tune have theirs elsewhere.
+WITHOUT_ACTION = ("Tune", "Graph", "Models", "History")
 
 
 def told(home: Path, job: str, kind: str, **live: Any) -> None:
@@ -107,15 +85,8 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
     }
 
 
-# Page -> the button that starts a job on it; beside what is there already, where nothing plays back.
-WAITING = {
-    "Sweep": "curves.run",
-    "Profile": "profile.run",
-    "Explain": "why.run",
-    "Machine": "machine.test",
-    "Scorecard": "scorecard.run",
-    "Accuracy": "accuracy.run",
-}
+# Pages with a button that starts a job beside what is there already, where nothing plays back.
+WAITING = ("Sweep", "Profile", "Explain", "Machine", "Scorecard", "Accuracy")
 
 
 def evaluate(open_it: Open) -> None:
@@ -147,7 +118,7 @@ def pages(page: Page) -> list[str]:
 
 def go_to(page: Page, name: str) -> None:
     visit(page, name)
-    if PLOTS[name]:
+    if name in PLOTS:
         reading.plots(page, PLOTS[name])
 
 
@@ -163,10 +134,10 @@ WIDTHS = {"light": 900, "dark": 400}
 def test_every_page_is_accessible_fits_and_its_plots_can_be_read(look: Open, scheme: str) -> None:
     """The browser's complaints of the policy are counted when the page is closed."""
     page, width = look(scheme=scheme), WIDTHS[scheme]
-    assert pages(page) == list(PLOTS)
+    assert pages(page) == TITLES
     wrong: dict[str, list[object]] = {}
     places = {}
-    for name in PLOTS:
+    for name in TITLES:
         page.set_viewport_size(VIEWPORT)
         go_to(page, name)
         wrong[name] = [*reading.bad_plots(page), *reading.marked_up(page), *reading.grave(page)]
@@ -174,7 +145,7 @@ def test_every_page_is_accessible_fits_and_its_plots_can_be_read(look: Open, sch
             page.set_viewport_size(high)
             lines = reading.first_screen(page, pictures=name not in WITHOUT_PICTURES)
             wrong[f"{name}, {high['height']} px high"] = list(lines)
-        if name in (*HAVE_ACTION, "Export"):
+        if name not in WITHOUT_ACTION:
             box = page.locator(ACTION).first.bounding_box()
             assert box is not None
             places[name] = (round((box["x"] + box["width"]) / 4), round((box["y"] + box["height"] / 2) / 12))
@@ -222,11 +193,11 @@ def test_the_demonstration_shows_its_answers_first_also_while_it_plays_back(
         site = Site(url, demonstration)
         with visitors(browser, site) as open_it:
             page = open_it()
-            for scheme, name in itertools.product(WIDTHS, PLOTS):
+            for scheme, name in itertools.product(WIDTHS, TITLES):
                 if scheme == "dark" and name not in WITHOUT_PICTURES:
                     continue  # seen with other results in both
                 reopen(page, f"{url}/{name.lower()}", scheme)
-                reading.plots(page, max(PLOTS[name], name in WITHOUT_PICTURES))
+                reading.plots(page, max(PLOTS.get(name, 0), name in WITHOUT_PICTURES))
                 look_at(page, f"{name} as recorded, {scheme}", wrong, pictures=True)
                 if name == "Scorecard":
                     judged = keyed(page, "scorecard.result")
@@ -256,23 +227,24 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(browser: Brow
         ask_for_more(Site(url, home).store)
         queue.enter_context(MachineQueue(home / "queue").turn("a test", "nothing"))  # so long the jobs wait
         page = open_it()
-        for scheme, (name, key) in itertools.product(WIDTHS, WAITING.items()):
+        for scheme, name in itertools.product(WIDTHS, WAITING):
+            key = f"{name.lower()}.run"
             reopen(page, f"{url}/{name.lower()}", scheme)
             if name == "Accuracy":
                 expect(keyed(page, "accuracy.cards")).to_be_visible()
             button(page, key).click()
             expect(page.locator(".ol-live").first).to_be_visible()
             finished(page)
-            if PLOTS[name]:
+            if name in PLOTS:
                 reading.plots(page, PLOTS[name])
             look_at(page, f"{name} while it waits, {scheme}", wrong, pictures=True)
-            button(page, key.replace(".run", ".cancel").replace(".test", ".cancel")).click()
+            button(page, key.replace(".run", ".cancel")).click()
             expect(button(page, key)).to_be_enabled()
     with serving(tmp_path) as (url, _), visitors(browser, Site(url, tmp_path)) as open_it:
         page = open_it()
         for scheme in WIDTHS:
             reopen(page, url, scheme)
-            for name in PLOTS:
+            for name in TITLES:
                 page.set_viewport_size(VIEWPORT)
                 visit(page, name)
                 look_at(page, f"{name}, empty, {scheme}", wrong, pictures=False)

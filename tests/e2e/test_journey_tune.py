@@ -212,7 +212,7 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
 
 
 def headings(page: Page) -> Locator:
-    return page.locator(".st-key-why\\.sentence, .st-key-why-sentence")
+    return page.locator(".st-key-explain-sentence")
 
 
 def test_a_result_survives_reload_link_and_back_and_leads_to_explain(open_browser: Open, site: Site) -> None:

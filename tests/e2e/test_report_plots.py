@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 
 from core.show.report.subjects import find
 from core.store import Store
-from dashboard.report.html_file import html_of
+from dashboard.report.page import html_of
 from tests.e2e import reading
 from tests.recorded import recorded_store, reported
 

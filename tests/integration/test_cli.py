@@ -20,7 +20,9 @@ import typer
 import yaml
 
 from core import FORMAT_VERSION, __version__
-from core.cli.options import Given, config_from, provider_name, settings_with_option, spec_data, with_settings
+from core.api.references import config_from
+from core.api.settings import provider_name, spec_data
+from core.cli.options import Given, settings_with_option, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.evidence.comparison import DEFAULT_LABEL
@@ -368,7 +370,7 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     assert data["measured"]["trial"] == first["trial"]
     assert data["environment"]["fingerprint"] == first["fingerprint"]
 
-    read = config_from(str(config), store=lambda: Store(cli.home / STORE_NAME))
+    read = config_from(str(config), Store(cli.home / STORE_NAME))
     assert spec_from_dict(spec_data(read, None, {})).to_dict() == first["spec"]
     changed = measured(
         cli.run("tune", mlp, "--config", first["trial"], "--batch-size", "5", "--json")

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from core.cli.compare import Limit, check_slower_limit
-from core.cli.comparing import announce, baseline_of, has_undecided, labels, named, report_precision
-from core.cli.options import config_from
+from core.api.references import config_from
+from core.api.requests import announce, baseline_of, labels, named, report_precision
+from core.api.session import Session
+from core.cli.compare import check_slower_limit
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.cli.watch import Progress
 from core.evidence import continuation
-from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration, Contestant
+from core.evidence.comparison import (
+    DEFAULT_LABEL,
+    Comparison,
+    Configuration,
+    Contestant,
+    has_undecided,
+)
 from core.evidence.measurement import Trial
 from core.run.prediction import history_of
+from core.show.output_types import Limit
 from core.show.sheets.comparisons import comparison_sheet
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
@@ -33,7 +41,7 @@ from tests.waiting import WAIT_S
 
 CUDA = "CUDAExecutionProvider"
 QUICK = ("--runs", "40", "--warmup-runs", "2")
-NEVER: Callable[[], Store] = lambda: pytest.fail("the store is not needed")  # noqa: E731
+NEVER: Any = SimpleNamespace(store=None, note=print)  # a session whose store is not needed
 
 
 def measured(done: Done) -> Done:
@@ -58,7 +66,7 @@ def yaml_file(tmp_path: Path) -> str:
 
 def test_presets_and_pytorch_take_model_and_workload_of_the_file(yaml_file: str) -> None:
     refs = ["preset:default", yaml_file, "preset:cpu-throughput", "torch:compile"]
-    default, mine, throughput, torch = named(refs, model=None, given={}, store=NEVER)
+    default, mine, throughput, torch = named(refs, model=None, given={}, session=NEVER)
     assert {one.model.path for one in (default, mine, throughput, torch)} == {"m.onnx"}
     assert (default.workload.batch_size, default.workload.use_io_binding) == (8, True)
     assert default.session == spec_from_dict({"model": {"path": "x"}}).session
@@ -72,7 +80,7 @@ def test_presets_and_pytorch_take_model_and_workload_of_the_file(yaml_file: str)
 
 def test_options_hold_for_everybody_and_alone_say_how_well(yaml_file: str) -> None:
     given = {"batch_size": "4", "budget_s": "60s"}
-    found = named(["preset:edge", yaml_file], model="other.onnx", given=given, store=NEVER)
+    found = named(["preset:edge", yaml_file], model="other.onnx", given=given, session=NEVER)
     assert {(one.workload.batch_size, one.model.path) for one in found} == {(4, "other.onnx")}
     assert {(one.protocol.effort, one.protocol.budget_s) for one in found} == {("quick", 60)}
     assert found[1].protocol.warmup_runs == 3
@@ -106,21 +114,21 @@ def test_a_baseline_gets_the_workload_of_the_command_line_and_not_its_session(ya
 )
 def test_references_that_mean_nothing_are_refused(refs: list[str], words: str) -> None:
     with pytest.raises(SpecError) as caught:
-        named(refs, model=None, given={}, store=NEVER)
+        named(refs, model=None, given={}, session=NEVER)
     assert words in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_a_reference_that_is_no_file_is_a_trial(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     with pytest.raises(SpecError, match="`abcdef`"):
-        config_from("abcdef", store=lambda: store)
+        config_from("abcdef", store)
 
 
 @pytest.mark.parametrize("ref", ["model:digits_cnn", "preset:edge"])
 def test_a_name_without_the_word_before_it_is_answered_with_it(ref: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     with pytest.raises(SpecError) as caught:
-        config_from(ref.partition(":")[2], store=lambda: store)
+        config_from(ref.partition(":")[2], store)
     assert caught.value.hint == f"Write `{ref}`."
 
 
@@ -345,19 +353,19 @@ def test_compare_prints_one_document_with_contrasts_ranks_and_trials(
         for one in stored.contestants
     )
     asked = [baseline, *candidates]
-    before = told(lambda progress: announce(Store(cli.home / "empty.db"), asked, progress))
-    assert before in done.err, "how long it will take is said before the race"
-    assert told(lambda progress: report_precision(stored, progress)) in done.err, "and how sure it is, after"
-    again = told(lambda progress: announce(store, asked, progress))
+    before = told(Store(cli.home / "empty.db"), lambda session: announce(session, asked))
+    assert before in done.err, "the expected time comes before the comparison"
+    assert told(store, lambda session: report_precision(session, stored)) in done.err
+    again = told(store, lambda session: announce(session, asked))
     assert (again != before) == (history_of([(stored, store.trials_of(stored.id))]) is not None)
 
 
-def told(tell: Callable[[Progress], None]) -> str:
-    """What is said on the way."""
-    text = io.StringIO()
-    tell(Progress(text, quiet=False))
-    assert text.getvalue()
-    return text.getvalue()
+def told(store: Store, tell: Callable[[Session], None]) -> str:
+    """What the session notes."""
+    said: list[str] = []
+    tell(Session(store, on_note=said.append))
+    assert said
+    return "\n".join(said)
 
 
 NEW_IN_A_CONTRAST = {
@@ -584,6 +592,6 @@ def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pyt
     read, write = os.pipe()
     with os.fdopen(write, "w") as stream, os.fdopen(read) as told:
         asked = Configuration(spec=spec_from_dict({"model": {"path": "gone.onnx"}}), label="mine")
-        announce(Store(), [asked], Progress(stream, quiet=False))
+        announce(Session(on_note=Progress(stream, quiet=False).line), [asked])
         stream.close()
         assert told.read().startswith("measuring mine: ")

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from core.cli.compare import _model_and_references
-from core.cli.comparing import labels, named
-from core.store import Store
+from core.api.measuring import _model_and_references
+from core.api.requests import labels, named
+from core.api.session import Session
 from core.wire.errors import SpecError
 from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine
@@ -113,13 +113,13 @@ def test_models_with_other_inputs_are_not_the_same(cli: CommandLine, tmp_path: P
 
 
 def test_a_path_is_a_configuration_on_the_default(tmp_path: Path) -> None:
-    store = lambda: Store(tmp_path / "s.db")  # noqa: E731
+    session = Session(tmp_path / "s.db")
     refs = ["a.onnx", "dir/b.onnx", "preset:edge"]
-    one, other, edge = named(refs, model=None, given={"batch_size": "4"}, store=store)
+    one, other, edge = named(refs, model=None, given={"batch_size": "4"}, session=session)
     assert [spec.model.path for spec in (one, other, edge)] == ["a.onnx", "dir/b.onnx", "a.onnx"]
     assert {spec.workload.batch_size for spec in (one, other, edge)} == {4}
     assert labels(refs, [one, other, edge]) == ["a.onnx", "b.onnx", "preset:edge (a)"]
-    kept = named(["preset:default", "dir/b.onnx"], model="m.onnx", given={}, store=store)
+    kept = named(["preset:default", "dir/b.onnx"], model="m.onnx", given={}, session=session)
     assert [spec.model.path for spec in kept] == ["m.onnx", "dir/b.onnx"]
 
 

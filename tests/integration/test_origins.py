@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from core import wire
+from core.wire.profile import NodeTime
+from core.wire.profile_passes import Origin
 from core.worker.measure.profile_parser import parse_profile
-from core.worker.models.origins import model_nodes, name_nodes, origins
+from core.worker.models.graphs import name_nodes
+from core.worker.models.origins import model_nodes, origins
 from tests import tiny_models
 from tests.tiny_models import constant, save, value, weights
 
@@ -23,7 +25,7 @@ node = helper.make_node
 Covers = dict[str, list[str]]
 
 
-def trace(path: Path, level: str) -> tuple[list[wire.Origin], onnx.ModelProto, list[wire.RanNode]]:
+def trace(path: Path, level: str) -> tuple[Sequence[Origin], onnx.ModelProto, Sequence[NodeTime]]:
     """Load a model, run it, and trace its nodes; what ran and what was saved come with it."""
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
@@ -40,20 +42,16 @@ def trace(path: Path, level: str) -> tuple[list[wire.Origin], onnx.ModelProto, l
     }
     session.run(None, feeds)
     profile = parse_profile(Path(session.end_profiling()))
-    ran: list[wire.RanNode] = [
-        {"path": list(one.path), "name": one.name, "op_type": one.op_type, "node_index": one.node_index}
-        for one in profile.nodes
-    ]
-    return origins(onnx.load(path), onnx.load(saved), ran), onnx.load(saved), ran
+    return origins(onnx.load(path), onnx.load(saved), profile.nodes), onnx.load(saved), profile.nodes
 
 
 def covers(path: Path, level: str) -> Covers:
     """Name in the profile -> nodes of the model; checks that every node that ran is traced or inserted."""
     found, _, ran = trace(path, level)
-    assert {(*one["path"], one["name"]) for one in found} >= {(*one["path"], one["name"]) for one in ran}
-    assert all(one["nodes"] or one["inserted"] for one in found), found
-    assert not any(one["nodes"] and one["inserted"] for one in found), found
-    return {one["name"]: one["nodes"] for one in found if not one["inserted"]}
+    assert {(*one.path, one.name) for one in found} >= {(*one.path, one.name) for one in ran}
+    assert all(one.nodes or one.inserted for one in found), found
+    assert not any(one.nodes and one.inserted for one in found), found
+    return {one.name: list(one.nodes) for one in found if not one.inserted}
 
 
 def by_what(found: Covers) -> set[tuple[str, ...]]:
@@ -140,7 +138,7 @@ def test_every_node_of_every_level_is_traced_and_no_node_of_the_model_twice(
     path = make(tmp_path / "m.onnx")
     claimed = [name for nodes in covers(path, level).values() for name in nodes]
     assert len(claimed) == len(set(claimed))
-    gone = {one["name"] for one in model_nodes(onnx.load(path))} - set(claimed)
+    gone = {one.name for one in model_nodes(onnx.load(path))} - set(claimed)
     assert gone <= {"fold"}
 
 
@@ -159,7 +157,7 @@ def test_a_node_that_kept_its_name_may_do_the_work_of_more(tmp_path: Path) -> No
 def test_in_another_layout_a_convolution_has_its_sum_and_activation(tmp_path: Path) -> None:
     path = blocks(tmp_path / "m.onnx")
     found, _, ran = trace(path, "ORT_ENABLE_ALL")
-    if not any(one["op_type"] == "ReorderOutput" for one in ran):
+    if not any(one.op_type == "ReorderOutput" for one in ran):
         pytest.skip("ONNX Runtime has no blocked layout for this CPU")
     assert by_what(covers(path, "ORT_ENABLE_ALL")) == {
         ("conv1", "norm", "relu1"),
@@ -168,8 +166,8 @@ def test_in_another_layout_a_convolution_has_its_sum_and_activation(tmp_path: Pa
         ("sigmoid", "swish"),
         ("pad", "conv4", "twice"),
     }
-    assert [one["nodes"] for one in found if one["inserted"]] == [[]] * sum(
-        one["op_type"].startswith("Reorder") for one in ran
+    assert [one.nodes for one in found if one.inserted] == [()] * sum(
+        one.op_type.startswith("Reorder") for one in ran
     )
 
 
@@ -232,7 +230,7 @@ def test_nodes_out_of_a_functions_body_belong_to_the_node_that_called_it(tmp_pat
     if all(one.name for one in saved.graph.node):
         pytest.skip("this build of ONNX Runtime has a kernel for HardSwish")
     shapes = {"first": [2, 8, 5], "second": [2, 8]}
-    called = {one["name"]: one["nodes"][0] for one in found if one["nodes"] != ["mean"]}
+    called = {one.name: one.nodes[0] for one in found if one.nodes != ("mean",)}
     assert sorted(called.values()) == ["first", "first", "second", "second"]
     profiles = sorted(tmp_path.glob("*.json"))
     for one in parse_profile(profiles[-1]).nodes:
@@ -264,7 +262,7 @@ def half(path: Path) -> Path:
 def test_inserted_casts_are_told_from_the_models_own_and_hide_no_operator(tmp_path: Path) -> None:
     path = half(tmp_path / "m.onnx")
     found, _, _ = trace(path, "ORT_DISABLE_ALL")
-    inserted = {one["name"] for one in found if one["inserted"]}
+    inserted = {one.name for one in found if one.inserted}
     assert inserted
     assert all(name.startswith("Inserted") for name in inserted)
     for level in LEVELS:
@@ -282,7 +280,7 @@ def test_nodes_without_names_are_named_as_the_profile_names_them(tmp_path: Path)
     _, _, ran = trace(path, "ORT_DISABLE_ALL")
     assert name_nodes(model)
     assert [one.name for one in model.graph.node][:3] == ["Conv_0", "BatchNormalization_1", "Relu_2"]
-    assert {one["name"] for one in ran} == {one.name for one in model.graph.node}
+    assert {one.name for one in ran} == {one.name for one in model.graph.node}
     assert not name_nodes(model)
 
 
@@ -315,7 +313,7 @@ def test_a_long_chain_that_became_one_node_is_walked_without_recursion() -> None
     one = node("Fused", ["t0"], ["t5000"], "whole")
     fused = helper.make_model(helper.make_graph([one], "g", [value("t0", [2])], [value("t5000", [2])]))
     (found,) = origins(model, fused, [])
-    assert found["nodes"] == [f"n{i}" for i in range(5_000)]
+    assert found.nodes == tuple(f"n{i}" for i in range(5_000))
 
 
 def test_adjacent_nodes_of_which_nothing_is_known_share_what_they_cover() -> None:
@@ -323,4 +321,4 @@ def test_adjacent_nodes_of_which_nothing_is_known_share_what_they_cover() -> Non
     nodes = [node("A", ["t0"], ["u"], "a"), node("B", ["u"], ["v"], "b"), node("C", ["v"], ["t4"], "c")]
     optimized = helper.make_model(helper.make_graph(nodes, "g", [value("t0", [2])], [value("t4", [2])]))
     found = origins(model, optimized, [])
-    assert {one["name"]: " ".join(one["nodes"]) for one in found} == dict.fromkeys("abc", "n0 n1 n2 n3")
+    assert {one.name: " ".join(one.nodes) for one in found} == dict.fromkeys("abc", "n0 n1 n2 n3")

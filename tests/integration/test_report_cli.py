@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from core.cli import run
 from core.store import Store
+from dashboard.report.__main__ import main
 from tests.documents import errors_of
 from tests.recorded import recorded_store
 
@@ -56,3 +59,30 @@ def test_what_cannot_be_is_refused(
     told = capsys.readouterr().err
     assert said in told
     assert len(told.splitlines()) == 2
+
+
+def _write_half(path: Path, text: str, encoding: str = "") -> int:
+    """Fail as a full disk does."""
+    path.write_bytes(text.encode()[: len(text) // 2])
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("format_", ["md", "html"])
+def test_a_write_that_fails_keeps_the_old_file(
+    format_: str,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / f"r.{format_}"
+    output.write_bytes(b"old")
+    given = [store.comparisons()[0].id, "--output", str(output)]
+    monkeypatch.setattr(Path, "write_text", _write_half)
+    if format_ == "md":
+        assert run(["report", *given, "--format", "md"]) == 2
+    else:
+        monkeypatch.setattr(sys, "argv", ["dashboard.report", *given])
+        assert main() == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(output.name, b"old")]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
-from core.cli.scorecard import document
 from core.cli.sheets import lines
 from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.run.scorecard import Row, Subject
+from core.show import documents
 from core.show.sheets.scorecards import scorecard
 from core.spec import spec_from_dict
 from core.spec.targets import target_from_dict
@@ -186,8 +186,8 @@ def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None
     text = "\n".join(lines(scorecard(found)))
     assert "OUTPUTS DIFFER: the largest error is 0.5" in text
     assert "\x1b" not in text
-    assert document(found)["breach"] == "the largest error is 0.5"
-    assert document(found)["trials"] == ["t"]
+    assert documents.scorecard(found)["breach"] == "the largest error is 0.5"
+    assert documents.scorecard(found)["trials"] == ["t"]
 
 
 def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None:
@@ -198,4 +198,4 @@ def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None
         summaries={(None, None): {"calibration_note": note}},
     )
     assert f"SEEN SAMPLES: {note}" in "\n".join(lines(scorecard(found)))
-    assert document(found)["calibration_note"] == note
+    assert documents.scorecard(found)["calibration_note"] == note

@@ -11,8 +11,10 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from core.cli.comparing import baseline_of, named
-from core.cli.options import config_from, spec_data
+from core.api.references import config_from
+from core.api.requests import baseline_of, named
+from core.api.session import Session
+from core.api.settings import spec_data
 from core.cli.output import EXIT_UNDECIDED
 from core.cli.transform import chain, copy_out, sizes
 from core.process.machine_queue import MachineQueue
@@ -193,13 +195,13 @@ def test_a_variant_keeps_its_model_and_takes_the_workload(
     store, root, variant = family
     refs, given = ["preset:default", "variant:lean"], {"batch_size": "4"}
     for model in (None, root.path, "root"):
-        default, lean = named(refs, model=model, given=given, store=lambda: store)
+        default, lean = named(refs, model=model, given=given, session=Session(store))
         assert default.model.path in (root.path, "root")
         assert (lean.model.path, lean.model.sha256) == (variant.path, variant.sha256)
         assert (default.workload.batch_size, lean.workload.batch_size) == (4, 4)
-    against = baseline_of("variant:lean", default, given, lambda: store)
+    against = baseline_of("variant:lean", default, given, Session(store))
     assert (against.spec.model.path, against.spec.workload.batch_size) == (variant.path, 4)
-    alone = spec_from_dict(spec_data(config_from("variant:lean", store=lambda: store), root.path, {}))
+    alone = spec_from_dict(spec_data(config_from("variant:lean", store), root.path, {}))
     assert alone.model.path == variant.path
 
 
@@ -209,15 +211,15 @@ def test_models_of_two_families_are_not_compared(
     store, _, _ = family
     import_file(store, tiny_models.conv(tmp_path / "conv.onnx"), name="conv", source="file")
     with pytest.raises(SpecError, match="variants"):
-        named(["preset:default", "variant:lean"], model="conv", given={}, store=lambda: store)
+        named(["preset:default", "variant:lean"], model="conv", given={}, session=Session(store))
 
 
 def test_a_name_of_no_variant_offers_the_nearest(family: tuple[Store, ModelRecord, ModelRecord]) -> None:
     store, _, _ = family
     with pytest.raises(SpecError, match=r"`laen`.*`lean`"):
-        config_from("variant:laen", store=lambda: store)
+        config_from("variant:laen", store)
     with pytest.raises(SpecError, match="`root`"):
-        config_from("variant:root", store=lambda: store)
+        config_from("variant:root", store)
 
 
 def test_an_original_and_its_variant_are_measured_in_one_comparison(

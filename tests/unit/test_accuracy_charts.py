@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
 from dashboard.charts.accuracy_charts import (
     MAX_POINTS,
-    DifferenceRow,
     confused_pairs,
     confusion,
     confusion_info,
     differences,
-    differences_info,
     roc,
     roc_info,
     tradeoff,
-    tradeoff_info,
 )
 
 MATRIX = [[8, 2, 0], [0, 5, 5], [0, 0, 0]]
@@ -92,9 +90,8 @@ def test_a_long_curve_keeps_its_ends_and_both_sides_of_each_large_step() -> None
 
 
 def test_the_trade_off_shows_both_curves_and_the_threshold() -> None:
-    info = tradeoff_info([0.0, 0.5, 1.0], [1.0, 0.5, 0.0], [math.nan] * 3)
-    assert info.specificity == [None, None, None]  # there is no negative sample
-    figure = tradeoff(info, 0.6)
+    figure = tradeoff([0.0, 0.5, 1.0], [1.0, 0.5, 0.0], [math.nan] * 3, threshold=0.6)
+    assert figure.data[1].y == (None, None, None)  # there is no negative sample
     assert [line.name for line in figure.data] == ["sensitivity", "specificity"]
     assert len({line.line.dash for line in figure.data}) == 2  # told apart without their colours
     assert figure.layout.shapes[0].x0 == 0.6
@@ -120,22 +117,22 @@ def test_models_in_one_figure_differ_by_dash_and_marker() -> None:
 # --- differences
 
 
-def row(label: str, difference: float, verdict: str) -> DifferenceRow:
-    return DifferenceRow(
-        label=label, difference=difference, low=difference - 0.01, high=difference + 0.01, verdict=verdict
-    )
+def judged(label: str, difference: float, verdict: str) -> tuple[str, dict[str, Any]]:
+    ends = {"low": difference - 0.01, "high": difference + 0.01}
+    return label, {"difference": difference, **ends, "verdict": verdict}
 
 
 def test_the_axis_of_differences_holds_every_interval_zero_and_delta() -> None:
-    info = differences_info([row("int8", -0.004, "UNDECIDED")], reference="fp32", delta=0.02)
-    low, high = info.axis
+    figure = differences([judged("int8", -0.004, "UNDECIDED")], reference="fp32", delta=0.02)
+    low, high = figure.layout.xaxis.range
+    assert figure.data[0].text[0].split("<br>")[1:3] == ["−0.40 points", "95 % CI [−1.40, +0.60]"]
     assert low < -2 < 0 < 0.6 < high
     assert low < -1.4
 
 
 def test_each_verdict_is_a_series_with_a_word_of_its_own() -> None:
-    rows = [row("a", 0.0, "NOT_WORSE"), row("b", -0.1, "WORSE"), row("c", -0.02, "UNDECIDED")]
-    figure = differences(differences_info(rows, reference="fp32", delta=0.02))
+    rows = [judged("a", 0.0, "NOT_WORSE"), judged("b", -0.1, "WORSE"), judged("c", -0.02, "UNDECIDED")]
+    figure = differences(rows, reference="fp32", delta=0.02)
     assert {one.name for one in figure.data} == {"not worse", "worse", "undecided"}
     assert len({one.marker.symbol for one in figure.data}) == 3
     assert [one.text for one in figure.layout.annotations if one.text in ("a", "b", "c")] == ["a", "b", "c"]

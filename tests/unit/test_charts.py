@@ -13,19 +13,8 @@ from core.run.axes import BATCH, THREADS
 from core.run.sweep import Measured
 from core.wire.profile import NodeTime, Profile, Span
 from core.worker.measure.profile_parser import parse_profile
-from dashboard.charts import (
-    MAX_SAMPLES,
-    PALETTE,
-    base_figure,
-    latency_ecdf,
-    latency_ecdf_info,
-    log_ticks,
-    plain,
-    profile_charts,
-    provider_label,
-    side,
-    thin,
-)
+from dashboard.charts import PALETTE, base_figure, log_ticks, plain, profile_charts, provider_label
+from dashboard.charts.latency_charts import MAX_SAMPLES, latency_ecdf, latency_ecdf_info, side, thin
 from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
@@ -66,9 +55,7 @@ def point(batch: int, *, p50: float, p95: float | None = None, throughput: float
     facts: dict[str, Any] = {
         "values": {BATCH: batch, THREADS: batch},
         "trial": f"trial-{batch}",
-        "state": "COMPLETE",
-        "reused": False,
-        "rows": batch,
+        "batch_size": batch,
         "runs": 100,
         "latency": {
             "p50_s": p50,
@@ -82,10 +69,10 @@ def point(batch: int, *, p50: float, p95: float | None = None, throughput: float
             "mean_s_high": p50 * 1.25,
         },
         "throughput_per_s": throughput,
-        "providers": ("CPUExecutionProvider",),
-        "requested": ("CPUExecutionProvider",),
+        "effective_providers": ["CPUExecutionProvider"],
+        "requested_providers": ["CPUExecutionProvider"],
     }
-    return Measured(**(facts | changes))
+    return builders.point(**(facts | changes))
 
 
 # --- what ran ------------------------------------------------------------------------------------------
@@ -206,13 +193,13 @@ def test_throughput_has_the_interval_of_the_mean_latency() -> None:
 
 
 def test_a_fallback_point_gets_a_series_of_its_own() -> None:
-    fell = point(2, p50=0.002, throughput=1000, fallback=True, requested=FELL_BACK.requested)
+    fell = point(2, p50=0.002, throughput=1000, fallback=True, requested_providers=FELL_BACK.requested)
     real = point(
         1,
         p50=0.001,
         throughput=1000,
-        providers=("CUDAExecutionProvider",),
-        requested=FELL_BACK.requested,
+        effective_providers=["CUDAExecutionProvider"],
+        requested_providers=FELL_BACK.requested,
     )
     info = curve_info([real, fell], x=BATCH, y="throughput")
     cuda, fell_back = (series.name for series in info.series)
@@ -412,7 +399,8 @@ def test_bars_have_units_patterns_and_the_longest_row_first() -> None:
     figure = bars(operator_info(profile(MIXED), ProviderNames()))
     assert "(ms)" in figure.layout.xaxis.title.text
     assert figure.layout.yaxis.ticktext[0] == "Conv"
-    assert figure.layout.yaxis.autorange == "reversed"
+    bottom, top = figure.layout.yaxis.range
+    assert bottom > top
     assert len({(t.marker.color, t.marker.pattern.shape) for t in figure.data}) == len(figure.data)
     assert "500.0 ms" in figure.to_json()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from dashboard.charts.compare_charts import (
     BASELINE,
     REJECTED,
     VERDICTS,
-    axis_title,
+    ForestInfo,
     forest,
     forest_info,
     ratio_ticks,
@@ -35,8 +36,12 @@ FOUND = [
 ]
 
 
+def info_of(found: Sequence[Mapping[str, Any]] = FOUND, **how: Any) -> ForestInfo:
+    return forest_info(found, LABELS, baseline="base", **{"margin": 0.02, **how})
+
+
 def test_every_configuration_is_a_row_and_the_baseline_is_the_last() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02)
+    info = info_of()
     assert [row.label for row in info.rows] == [LABELS[one] for one in ("a", "b", "c", "base")]
     assert [row.verdict for row in info.rows] == ["FASTER", "EQUIVALENT", "UNDECIDED", BASELINE]
     assert [row.short for row in info.rows] == ["1.42× faster", "no difference", "undecided", "baseline"]
@@ -45,17 +50,17 @@ def test_every_configuration_is_a_row_and_the_baseline_is_the_last() -> None:
 
 
 def test_the_axis_holds_every_interval_and_the_band() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02)
+    info = info_of()
     low, high = info.axis
     assert low < 0.7
     assert high > 1.42 * 1.03
-    narrow = forest_info([], LABELS, baseline="base", margin=0.1)
+    narrow = info_of([], margin=0.1)
     assert narrow.axis[0] < 1 / 1.1
     assert narrow.axis[1] > 1.1
 
 
 def test_a_contrast_without_a_ratio_is_left_out() -> None:
-    info = forest_info([{**FOUND[0], "ratio": None}], LABELS, baseline="base", margin=0.02)
+    info = info_of([{**FOUND[0], "ratio": None}])
     assert [row.verdict for row in info.rows] == [BASELINE]
 
 
@@ -75,7 +80,7 @@ def test_ticks_are_round_factors_to_both_sides_and_hold_one(
 
 
 def test_the_forest_is_drawn_with_one_series_per_verdict_on_a_logarithmic_axis() -> None:
-    figure = json.loads(forest(forest_info(FOUND, LABELS, baseline="base", margin=0.02)).to_json())
+    figure = json.loads(forest(info_of()).to_json())
     series = {one["name"]: one for one in figure["data"]}
     assert set(series) == {VERDICTS[name][2] for name in ("FASTER", "EQUIVALENT", "UNDECIDED", BASELINE)}
     assert figure["layout"]["xaxis"]["title"]["text"] == "← slower · speed versus ORT default · faster →"
@@ -85,12 +90,12 @@ def test_the_forest_is_drawn_with_one_series_per_verdict_on_a_logarithmic_axis()
 
 
 def test_names_from_outside_are_drawn_as_text() -> None:
-    figure = forest(forest_info(FOUND, LABELS, baseline="base", margin=0.02)).to_json()
+    figure = forest(info_of()).to_json()
     assert "<b>" not in json.dumps(json.loads(figure)["layout"]["annotations"])
 
 
 def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> None:
-    info = forest_info([contrast("a", 0.5, 0.04, "SLOWER")], LABELS, baseline="base", margin=0.02)
+    info = info_of([contrast("a", 0.5, 0.04, "SLOWER")])
     row = info.rows[0]
     assert row.short == "2.00× slower"
     assert "2.00× slower" in row.hover
@@ -107,39 +112,39 @@ def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> Non
 
 def test_the_axis_says_when_rows_are_compared() -> None:
     found = [{**FOUND[0], "per_row": True}]
-    info = forest_info(found, LABELS, baseline="base", margin=0.02)
-    assert axis_title(info) == "← slower · speed per sample versus ORT default · faster →"
-    assert "per row" not in axis_title(forest_info(FOUND, LABELS, baseline="base", margin=0.02))
+    info = info_of(found)
+    assert info.title == "← slower · speed per sample versus ORT default · faster →"
+    assert "per sample" not in info_of().title
 
 
 def test_what_was_rejected_has_no_colour_of_a_verdict() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, muted=["a"])
+    info = info_of(muted=["a"])
     assert [row.verdict for row in info.rows] == [REJECTED, "EQUIVALENT", "UNDECIDED", BASELINE]
     assert info.rows[0].short == "rejected"
     assert "faster" not in info.rows[0].short
     series = {one.name: one for one in forest(info).data}
     assert "faster" not in series
     assert series["rejected: no verdict"].marker.color == VERDICTS[BASELINE][0]
-    nobody = forest_info(FOUND, LABELS, baseline="base", margin=0.02, muted=["a", "b", "c"])
+    nobody = info_of(muted=["a", "b", "c"])
     assert len({one.marker.color for one in forest(nobody).data}) == 1
 
 
 def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
+    info = info_of(final=False)
     drawn = live_charts.forest(info, "all")
     json.dumps(drawn)
     assert [row["ratio"] for row in drawn["rows"]] == pytest.approx([1.42, 1.003, 0.7])
     assert [row["low"] is not None for row in drawn["rows"]] == [True, True, False]
     assert drawn["rows"][0]["low"] == pytest.approx(1.42 / 1.03, rel=1e-4)
     assert drawn["x"]["range"][0] < 0.7
-    few = forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02, final=False)
+    few = info_of(FOUND[:1], final=False)
     assert drawn["height"] > live_charts.forest(few, "one")["height"]
 
 
 def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> None:
-    info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
+    info = info_of(final=False)
     drawn = live_charts.forest(info, "all")
-    assert drawn["x"]["title"] == axis_title(info)
+    assert drawn["x"]["title"] == info.title
     assert drawn["rows"][0]["label"] == LABELS["a"]
     assert drawn["rows"][0]["short"] == "1.42× faster so far"
     assert drawn["rows"][2]["short"] == "measuring… so far"

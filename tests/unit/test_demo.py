@@ -21,6 +21,7 @@ from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE, recording
 from core.wire.errors import SpecError, StoreError
 from dashboard import demo
+from dashboard.pages import PAGES
 from tests.builders import model
 from tests.recorded import recorded_store
 
@@ -90,32 +91,16 @@ def test_its_sweep_has_a_best_point_and_its_explanation_names_the_operators(stor
     assert named <= operators
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "tune",
-        "search",
-        "compare",
-        "sweep",
-        "profile",
-        "explain",
-        "graph",
-        "variants",
-        "accuracy",
-        "scorecard",
-        "export",
-    ],
-)
+@pytest.mark.parametrize("page", [name for name in PAGES if name not in ("machine", "models", "history")])
 def test_each_page_of_it_has_a_model_to_open_with(store: Store, page: str) -> None:
-    own = [one.content_sha256 for one in store.models()]
-    samples = [one.model_sha256 for one in store.trials()]
-    assert demo.recorded_models(store, page)
-    assert set(demo.recorded_models(store, page)) <= {*own, *samples}
-    assert demo.recorded_models(store, "history") == []
+    known = {one.content_sha256 for one in store.models()} | {one.model_sha256 for one in store.trials()}
+    found = set(PAGES[page].recorded(store))
+    assert found
+    assert found <= known
 
 
 def test_the_search_that_found_something_comes_first(store: Store) -> None:
-    first = demo.recorded_models(store, "search")[0]
+    first = demo.searched(store)[0]
     answers = [one.answer for one in store.studies(model_sha256=first)]
     assert "FOUND" in {one["outcome"] for one in answers if one}
 

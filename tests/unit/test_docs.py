@@ -19,8 +19,8 @@ import yaml
 
 from core.cli import COMMANDS
 from core.spec import spec_from_yaml
+from core.spec.metrics import METRICS
 from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
-from core.spec.targets import METRICS
 from core.wire.variables import VARIABLES
 from docs import generate, generator
 from docs.generator import project, tree

@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     UNKNOWN_SE,
     Evaluation,
     Observation,
     ReportedSpeedup,
     contrast_of,
-    cpu_per_sample,
     evaluation_from_dict,
     launch_spread,
     observe,
+    pass_reading,
     pooled,
     reference_doubts,
     reported_speedup,
@@ -30,6 +29,7 @@ from core.evidence.evaluations import (
 )
 from core.evidence.speedup_interval import ASSUMED_PRIOR
 from core.evidence.speedup_interval import contrast as contrast_between
+from core.spec.metrics import BY_ROUNDS, METRICS
 
 HEAD = Observation(stage="screen", race="r", trial="t")
 GAINS = st.tuples(st.floats(-2, 2), st.none() | st.floats(1e-4, 1))
@@ -146,7 +146,7 @@ def test_one_metric_of_unknown_error_stays_so() -> None:
 def test_an_observation_has_the_speedup_of_every_metric_larger_is_better() -> None:
     other = result(cpu_s_per_inference=4e-3, peak_rss_bytes=100_000_000)
     found = observe(HEAD, result(), other, contrast(), sizes=(1.0, 4.0))
-    assert all(found.gains[name] == (math.log(1.25), 0.02) for name in FROM_MEDIANS)
+    assert all(found.gains[name] == (math.log(1.25), 0.02) for name in BY_ROUNDS)
     assert found.gains["cpu_s"][0] == pytest.approx(math.log(2))
     assert found.gains["peak_rss"][0] == pytest.approx(math.log(2))
     assert found.gains["model_size"] == (pytest.approx(math.log(4)), 0.0)
@@ -164,7 +164,7 @@ def test_an_observation_has_the_speedup_of_every_metric_larger_is_better() -> No
 
 def test_an_observation_without_common_rounds_has_no_speedup() -> None:
     found = observe(HEAD, result(), result(), None)
-    assert not set(FROM_MEDIANS) & set(found.gains)
+    assert not set(BY_ROUNDS) & set(found.gains)
     assert "latency_p50" in found.values
 
 
@@ -210,7 +210,7 @@ def test_outputs_that_are_wrong_are_a_breach_and_no_failure_to_run() -> None:
     ],
 )
 def test_cpu_time_of_a_row(changes: dict[str, Any], found: tuple[float, float] | None) -> None:
-    own = cpu_per_sample(result(**changes))
+    own = pass_reading(METRICS["cpu_s"], result(**changes))
     assert own == (None if found is None else pytest.approx(found, rel=1e-2))
 
 
@@ -262,7 +262,7 @@ P50 = {"latency_p50": 1.0}
 
 
 def seen(stage: Any, gain: float, launches: int, *, trial: str = "t", **facts: Any) -> Observation:
-    gains = dict.fromkeys(FROM_MEDIANS, (gain, 0.02))
+    gains = dict.fromkeys(BY_ROUNDS, (gain, 0.02))
     return Observation(stage=stage, race="r", trial=trial, gains=gains, launches=launches, **facts)
 
 

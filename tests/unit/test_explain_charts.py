@@ -71,6 +71,8 @@ def test_the_figures_draw_what_the_data_say_and_escape_names_of_models() -> None
     assert "&lt;b&gt;" in figure.layout.yaxis.ticktext[0]
     drawn = {trace.name: list(trace.x) for trace in figure.data}
     assert drawn[explain_charts.SAVES][0] == pytest.approx(-0.04)
+    assert figure.layout.annotations[0].text == "−0.0400 · 100 %"
+    assert "<br>−0.04000 ms per run" in figure.data[0].hovertext[0]
     both = explain_charts.sides(found)
     assert [trace.name for trace in both.data] == ["baseline", "candidate"]
     assert "<b>" not in "".join(text for trace in both.data for text in trace.hovertext)

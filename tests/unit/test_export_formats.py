@@ -30,8 +30,8 @@ import yaml
 from core.run.export_source import ExportSource
 from core.show.export import FORMATS, format_named, formats_table
 from core.show.export.header import NOT_EXPORTED
-from core.show.export.openvino import COUNTERPARTS, session_settings
 from core.show.export.ort_config import KEY, NOTE_KEY
+from core.show.export.programs import OTHER_RUNTIMES
 from core.show.table import md_text
 from core.spec import requested_value, spec_from_dict, without_effect
 from core.spec.settings import ENTRIES, PROVIDER_OPTIONS, SETTINGS
@@ -44,7 +44,7 @@ from tests.reading import tells
 from tests.unit.test_export_cli import NASTY
 
 NAMES = [one.name for one in FORMATS]
-PROGRAMS = ("python", "javascript", "cpp", "csharp", "perf-test")
+PROGRAMS = ("python", "javascript", "cpp", "perf-test")
 CUDA, TENSORRT, OPENVINO = (f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "OpenVINO"))
 CPU = "CPUExecutionProvider"
 
@@ -301,6 +301,14 @@ def test_the_table_says_of_every_format_what_it_cannot_express() -> None:
     assert "--list" in refused.value.hint
 
 
+@pytest.mark.parametrize("name", ["csharp", "counterparts"])
+def test_a_removed_format_names_the_page_that_replaces_it(name: str) -> None:
+    with pytest.raises(SpecError, match=f"{name}.*removed") as refused:
+        format_named(name)
+    assert OTHER_RUNTIMES in refused.value.hint
+    assert (Path(__file__).parents[2] / OTHER_RUNTIMES).is_file()
+
+
 def test_the_documentation_has_the_table_as_the_code_has_it() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "export-formats.md").read_text(
         encoding="utf-8"
@@ -516,54 +524,27 @@ def compiled(text: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_says_that_it_was_not_compiled_or_needs_no_compiler(model: Path, name: str) -> None:
-    assert ("COMPILED" in write(name, source_of(model))) is (name in ("cpp", "csharp"))
+    assert ("COMPILED" in write(name, source_of(model))) is (name == "cpp")
 
 
 @pytest.mark.parametrize(
     ("dtype", "value", "written"),
     [
-        ("int64", 2**53 + 1, ("9007199254740993n", "INT64_C(9007199254740993)", "(long)(9007199254740993)")),
-        ("int64", -(2**63), ("-9223372036854775808n", "INT64_MIN", "(long)(-9223372036854775808)")),
+        ("int64", 2**53 + 1, ("9007199254740993n", "INT64_C(9007199254740993)")),
+        ("int64", -(2**63), ("-9223372036854775808n", "INT64_MIN")),
         (
             "uint64",
             2**64 - 1,
-            ("18446744073709551615n", "UINT64_C(18446744073709551615)", "(ulong)(18446744073709551615)"),
+            ("18446744073709551615n", "UINT64_C(18446744073709551615)"),
         ),
     ],
 )
 def test_whole_numbers_are_fed_exactly(
-    tmp_path: Path, dtype: str, value: int, written: tuple[str, str, str]
+    tmp_path: Path, dtype: str, value: int, written: tuple[str, str]
 ) -> None:
     what = source_of(tiny_models.identity(tmp_path / "i.onnx", dtype), workload={"feed_values": {"x": value}})
-    for name, text in zip(("javascript", "cpp", "csharp"), written, strict=True):
+    for name, text in zip(("javascript", "cpp"), written, strict=True):
         assert text in write(name, what)
-
-
-@pytest.mark.skipif(shutil.which("dotnet") is None, reason="there is no .NET SDK here")
-def test_the_program_in_csharp_compiles(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "Program.cs").write_text(write("csharp", source_of(model, **EVERYTHING)), encoding="utf-8")
-    version = importlib.metadata.version("onnxruntime-gpu").rsplit(".", 1)[0]
-    (tmp_path / "run.csproj").write_text(
-        '<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><OutputType>Exe</OutputType>'
-        "<TargetFramework>net8.0</TargetFramework></PropertyGroup><ItemGroup>"
-        f'<PackageReference Include="Microsoft.ML.OnnxRuntime" Version="{version}.*" /></ItemGroup></Project>'
-    )
-    run(["dotnet", "build", "--nologo"], tmp_path)
-
-
-def test_the_program_in_csharp_has_balanced_brackets_and_every_setting(model: Path) -> None:
-    text = write("csharp", source_of(model, **EVERYTHING))
-    plain = re.sub(r'"(?:[^"\\]|\\.)*"', "", "\n".join(body(text)))
-    for opened, closed in ("{}", "()", "[]"):
-        assert plain.count(opened) == plain.count(closed)
-    for line in (
-        "options.IntraOpNumThreads = 2;",
-        "options.GraphOptimizationLevel = (GraphOptimizationLevel)2;",
-        "options.ExecutionMode = ExecutionMode.ORT_PARALLEL;",
-        "options.EnableMemoryPattern = false;",
-        'options.AddSessionConfigEntry("session.disable_prepacking", "1");',
-    ):
-        assert line in text
 
 
 def test_disabled_optimizers_are_told_by_a_config_entry_that_does_the_same(
@@ -838,27 +819,7 @@ def test_the_settings_for_openvino_hold_device_streams_precision_and_hint(model:
     assert "intra_op_num_threads" in lost(text)
     with pytest.raises(SpecError, match="OpenVINO") as refused:
         write("openvino", source_of(model))
-    assert "counterparts" in refused.value.hint
-
-
-def test_every_wish_has_a_counterpart_or_is_said_to_have_none() -> None:
-    assert set(session_settings()) == set(COUNTERPARTS)
-    assert all(one[0] and one[1] for one in COUNTERPARTS.values())
-
-
-def test_the_table_of_counterparts_stands_for_every_trial(model: Path) -> None:
-    text = write("counterparts", source_of(model, **EVERYTHING))
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == 2 + len(session_settings())
-    assert any("INFERENCE_NUM_THREADS" in row and "`2`" in row for row in rows)
-    assert text.startswith("<!--")
-    session = {"session_config_entries": {"my.key": "--->"}, "expert": True}
-    for one in (text, write("counterparts", source_of(model, session=session, model={"precision": "fp16"}))):
-        assert "-->" not in one.split("\n-->\n")[0]
-    what = source_of(model)
-    guard = {"breach": True, "why": "--->"}
-    what = replace(what, trial=replace(what.trial, result={**what.trial.facts, "guard": guard}))
-    assert write("counterparts", what, "we accept --> this").count("-->") == 1
+    assert OTHER_RUNTIMES in refused.value.hint
 
 
 # --- Dockerfile ---------------------------------------------------------------------------------------------

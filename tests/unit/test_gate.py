@@ -119,6 +119,12 @@ def test_other_pages_broken_origins_and_other_ports_are_refused(kind: str, origi
     assert ask(kind=kind, origin=origin).status == 403
 
 
+def test_an_origin_counts_in_any_case_of_its_name() -> None:
+    """uvicorn passes the headers of a WebSocket in the case in which the browser sent them."""
+    named = [("Host", HOST), ("Origin", "http://evil.example")]
+    assert ask(kind="websocket", headers=named).status == 403
+
+
 def test_two_origins_are_none() -> None:
     own = f"http://{HOST}"
     assert ask(headers=[("host", HOST), ("origin", own), ("origin", "http://evil.example")]).status == 403

@@ -159,6 +159,14 @@ def test_the_layout_puts_everybody_on_his_level_and_lets_edges_pass():
     assert found.ways[2][1][0] != found.points[1][0]
 
 
+def test_a_constant_stands_right_above_its_first_reader():
+    found = layout(6, [(0, 1), (1, 2), (2, 3), (4, 3)], run_job)  # 4 is a constant, 5 has no edge
+    assert not found.plain
+    assert [y for _, y in found.points] == [0, 1, 2, 3, 2, 0]
+    assert len(found.ways[3]) == 2
+    assert len(set(found.points)) == 6
+
+
 def test_a_circle_of_folded_blocks_is_laid_out():
     found = layout(2, [(0, 1), (1, 0)], run_job)
     assert not found.plain

@@ -11,6 +11,7 @@ from core.run.sweep import Measured
 from dashboard.charts import live_charts
 from dashboard.charts.heatmap_charts import plane, plane_info, tradeoff, tradeoff_info
 from dashboard.charts.sweep_charts import EarlierSweep, curve, curve_info
+from tests import builders
 from tests.reading import numbers
 
 AXES = [Axis(name=THREADS, values=(1, 2)), Axis(name=BATCH, values=(1, 8, 32))]
@@ -29,16 +30,14 @@ def point(threads: int, batch: int, *, p95_s: float, rate: float, **changes: Any
     facts: dict[str, Any] = {
         "values": {THREADS: threads, BATCH: batch},
         "trial": f"t{threads}-{batch}",
-        "state": "COMPLETE",
-        "reused": False,
-        "rows": batch,
+        "batch_size": batch,
         "runs": 100,
         "latency": {**latency, **bounds},
         "throughput_per_s": rate,
-        "providers": ("CPUExecutionProvider",),
+        "effective_providers": ["CPUExecutionProvider"],
         "comparison": "race",
     }
-    return Measured(**(facts | changes))
+    return builders.point(**(facts | changes))
 
 
 def rows() -> list[Measured]:
@@ -149,8 +148,8 @@ def test_throughput_against_latency_rings_the_front_and_crosses_what_is_over_the
 
 
 def test_a_running_sweep_has_a_gap_where_nothing_is_known_yet() -> None:
-    found = [replace(one, latency={"p50_s": 0.002}) for one in rows()[:2]]
-    found.append(replace(rows()[5], latency=None, throughput_per_s=None))
+    found = [builders.with_result(one, latency={"p50_s": 0.002}) for one in rows()[:2]]
+    found.append(builders.with_result(rows()[5], latency=None, throughput_per_s=None))
     drawn = live_charts.curve(found, x=BATCH, y="p50_s", series=THREADS)
     assert [text for _, text in drawn["x"]["ticks"]] == ["1", "8", "32"]
     assert [(one["name"], [y for _, y, _ in one["points"]]) for one in drawn["series"]] == [

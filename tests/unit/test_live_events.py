@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from core.process.machine_queue import Entry
 from core.run import live
 from core.run.job import WAITING_IDLE, Status
-from core.run.sweep import NEW, Measured
+from core.run.sweep import NEW
 from dashboard import live_events
 from tests import builders
 from tests.reading import numbers, tells
@@ -114,13 +113,13 @@ def test_a_comparison_of_too_many_is_progress_alone_and_one_that_waits_too() -> 
 def test_a_sweep_adds_its_points_so_far() -> None:
     comparison = live_events.of_comparison(running(), COMPARISON, FIELD, margin=0.02, failed={})
     points = [
-        Measured(values={"batch_size": n}, trial="", state=NEW, reused=False, rows=n, latency=known)
+        builders.point({"batch_size": n}, state=NEW, batch_size=n, latency=known)
         for n, known in ((1, {"p50_s": 0.002}), (8, None))
     ]
     event = live_events.add_points(comparison, points, ["batch_size"])
     assert [one["kind"] for one in event["pictures"]] == ["forest", "plot", "plot"]
     assert numbers(event["lines"][-1]["text"])[:2] == [1, 2]
-    nothing = [replace(one, latency=None) for one in points]
+    nothing = [builders.with_result(one, latency=None) for one in points]
     assert live_events.add_points(comparison, nothing, ["batch_size"]) == comparison
 
 

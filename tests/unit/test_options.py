@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.cli.options import EFFORT, config_from, seconds, share, spec_data
+from core.api.references import config_from
+from core.api.settings import EFFORT, spec_data
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.text_values import seconds, share
 from core.store import Store
 from core.wire.errors import SpecError
 from tests.reading import tells
@@ -97,28 +99,26 @@ def test_the_tolerance_of_outputs_is_a_share() -> None:
 def test_what_names_no_configuration_is_refused_with_all_that_names_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
     with pytest.raises(SpecError, match="`nothere`") as refused:
-        config_from("nothere", store=lambda: store)
+        config_from("nothere", store)
     for one in ("history", "YAML", "MODEL.onnx", "variant:NAME", "cpu-latency", "torch:eager"):
         assert one in refused.value.hint
     with pytest.raises(SpecError, match="`edge`"):
-        config_from("egde", store=lambda: store)
+        config_from("egde", store)
 
 
 @pytest.mark.parametrize("key", ["effort", "precision"])
 @pytest.mark.parametrize("layout", ["protocol: {%s: publish}\n", "protocol:\n  runs: 5\n  %s: publish\n"])
-def test_the_key_of_an_effort_before_1_0_is_read_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, layout: str
-) -> None:
+def test_the_key_of_an_effort_before_1_0_is_read_and_named(tmp_path: Path, key: str, layout: str) -> None:
     path = tmp_path / "old.yaml"
     path.write_text("schema: 1\nmodel: {path: m.onnx, precision: fp16}\n" + layout % key)
-    assert config_from(str(path), store=_never)["protocol"]["effort"] == "publish"
-    said = capsys.readouterr().err
+    notes: list[str] = []
+    assert config_from(str(path), NO_STORE, note=notes.append)["protocol"]["effort"] == "publish"
+    said = " ".join(notes)
     assert tells(said, path.name, "protocol.precision", "protocol.effort") == (key == "precision")
     assert bool(said) == (key == "precision")
 
 
-def _never() -> Any:
-    raise AssertionError("a file needs no store")
+NO_STORE: Any = None  # a file needs none
 
 
 @pytest.fixture
@@ -142,10 +142,10 @@ def test_expert_in_a_file_needs_the_option_or_the_variable(
 ) -> None:
     path = configuration("{expert: true, session_config_entries: {session.made_up: x}}")
     with pytest.raises(SpecError, match="operator's"):
-        config_from(path, store=_never)
-    assert config_from(path, store=_never, expert=True)["session"]["expert"] is True
+        config_from(path, NO_STORE)
+    assert config_from(path, NO_STORE, expert=True)["session"]["expert"] is True
     monkeypatch.setenv("ORTUNE_ALLOW_EXPERT", "1")
-    assert config_from(path, store=_never)["session"]["expert"] is True
+    assert config_from(path, NO_STORE)["session"]["expert"] is True
 
 
 @pytest.mark.parametrize("value", ["/etc", "../../x"])
@@ -154,8 +154,8 @@ def test_a_file_names_files_near_it_only_and_the_command_line_names_any(
 ) -> None:
     key = "session.node_partition_config_file"
     with pytest.raises(SpecError, match="outside"):
-        config_from(configuration(f"{{session_config_entries: {{{key}: {value}}}}}"), store=_never)
+        config_from(configuration(f"{{session_config_entries: {{{key}: {value}}}}}"), NO_STORE)
     near = str(tmp_path / "theirs" / "partition.json")
-    config = config_from(configuration(f"{{session_config_entries: {{{key}: {near}}}}}"), store=_never)
+    config = config_from(configuration(f"{{session_config_entries: {{{key}: {near}}}}}"), NO_STORE)
     typed = spec(config, session_config_entries=[f"{key}={value}"])
     assert typed.session.session_config_entries == {key: value}

@@ -8,6 +8,7 @@ from core.evidence import roofline
 from core.wire.profile import Tensor
 from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
 from dashboard.charts.profile_charts import ProviderNames
+from tests.builders import PEAK_TIMES
 from tests.unit.test_charts import node, profile, span
 
 RAN = ProviderNames()
@@ -17,19 +18,7 @@ def matrix(side: int) -> Tensor:
     return Tensor(dtype="float32", shape=(side, side))
 
 
-[PEAK] = roofline.peaks_of(
-    {
-        "times": [
-            {
-                "threads": 2,
-                "operations": 2_000_000_000,
-                "product_ns": [20_000_000] * 40,
-                "moved_bytes": 500_000_000,
-                "copy_ns": [50_000_000] * 40,
-            }
-        ]
-    }
-)
+[PEAK] = roofline.peaks_of({"times": [PEAK_TIMES]})
 
 
 def test_tiles_of_nodes_add_up_to_their_operator_type() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.spec.metrics import OBJECTIVES
 from core.spec.question import (
     OBJECTIVE_NAMES,
-    OBJECTIVES,
     OLD_STRATEGIES,
     PRESETS,
     STRATEGIES,

@@ -25,9 +25,8 @@ from core.show.words import changes_text
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
-from dashboard.report.figures import plots
-from dashboard.report.html_file import html_of
-from dashboard.report.page import MOST_BYTES
+from dashboard.report.figures import plots_of
+from dashboard.report.page import MOST_BYTES, html_of
 from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
@@ -98,7 +97,7 @@ def test_every_kind_has_a_file_that_holds_all_and_asks_nobody(
     assert all(one in shown for one in said.caveats)
     assert all(one.text.splitlines()[0] in shown for one in said.files if one.text)
     figures = [attrs for tag, attrs in page.elements if attrs.get("class") == "plot"]
-    assert len(figures) == len(plots(about)) == len(_figures(text))
+    assert len(figures) == len(plots_of(about)) == len(_figures(text))
     assert bool(figures) == (kind != "card")
 
 

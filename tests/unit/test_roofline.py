@@ -10,19 +10,12 @@ import pytest
 from core.evidence.roofline import advice, peak_for, peaks_of, points, settings_first
 from core.evidence.statistics import Estimate
 from core.wire.profile import Profile, by_operator
+from tests.builders import PEAK_TIMES
 from tests.reading import numbers, tells
 from tests.unit.test_charts import profile as make_profile
 from tests.unit.test_operation_counts import node, tensor
 
-# 100 billion operations and 10 billion bytes per second: the ridge is at 10 operations per byte
-STEADY: dict[str, Any] = {
-    "threads": 2,
-    "operations": 2_000_000_000,
-    "product_ns": [20_000_000] * 40,
-    "moved_bytes": 500_000_000,
-    "copy_ns": [50_000_000] * 40,
-}
-PEAKS = peaks_of({"times": [STEADY]})
+PEAKS = peaks_of({"times": [PEAK_TIMES]})
 [PEAK] = PEAKS
 
 
@@ -47,7 +40,7 @@ def test_peaks_are_medians_with_intervals() -> None:
     assert PEAK.operations.value == pytest.approx(100e9)
     assert PEAK.bytes.value == pytest.approx(10e9)
     assert PEAK.ridge.value == pytest.approx(10)
-    uneven = {**STEADY, "product_ns": [20_000_000 + 1_000_000 * (k % 5) for k in range(40)]}
+    uneven = {**PEAK_TIMES, "product_ns": [20_000_000 + 1_000_000 * (k % 5) for k in range(40)]}
     [one] = peaks_of({"times": [uneven]})
     assert one.operations.low is not None
     assert one.operations.high is not None
@@ -56,7 +49,7 @@ def test_peaks_are_medians_with_intervals() -> None:
 
 
 def test_a_session_is_held_against_the_peak_of_its_threads() -> None:
-    peaks = peaks_of({"times": [STEADY, {**STEADY, "threads": 1}]})
+    peaks = peaks_of({"times": [PEAK_TIMES, {**PEAK_TIMES, "threads": 1}]})
     assert [one.threads for one in peaks] == [1, 2]
     assert peak_for(peaks, 1) is peaks[0]
     assert peak_for(peaks, 0) is peaks[1]  # ONNX Runtime's own choice
@@ -202,14 +195,14 @@ def test_fewer_threads_than_the_default_are_named_where_the_peak_that_binds_is_h
     node: Any, bound: str, faster: dict[str, Any]
 ) -> None:
     one_thread = {"session": {"intra_op_num_threads": 1}}
-    peaks = peaks_of({"times": [{**STEADY, "threads": 1, **faster}, STEADY]})
+    peaks = peaks_of({"times": [{**PEAK_TIMES, "threads": 1, **faster}, PEAK_TIMES]})
     said = advice(profile(node), peaks[0])
     assert said.bound == bound
     first = settings_first(said, one_thread, peaks).remedy
     assert first.startswith("Leave `intra_op_num_threads`")
     assert "2.0 times" in first
     assert first.endswith(said.remedy)
-    same = peaks_of({"times": [{**STEADY, "threads": 1}, STEADY]})
+    same = peaks_of({"times": [{**PEAK_TIMES, "threads": 1}, PEAK_TIMES]})
     below = advice(profile(took(PRODUCT, 1.0)), peaks[0])
     for no_evidence, known in ((said, same), (said, []), (below, peaks)):
         assert settings_first(no_evidence, one_thread, known) == no_evidence

@@ -10,7 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dashboard.charts import TRUE_Y, Side, add_title, base_figure, density_charts, latency_ecdf
+from dashboard.charts import TRUE_Y, add_title, base_figure, latency_charts
+from dashboard.charts.latency_charts import Side, latency_ecdf
 from dashboard.charts.saved import csv_of
 from dashboard.charts.timeline_charts import timeline, timeline_info
 
@@ -99,7 +100,7 @@ def test_few_runs_are_all_in_the_picture() -> None:
 
 def test_the_area_under_a_density_is_one_and_it_peaks_where_the_runs_are() -> None:
     draws = np.random.default_rng(1).normal(5.0, 0.2, 5000)
-    info = density_charts.densities_info([side("a", (draws / 1e3).tolist()), side("b", [0.005] * 3)])
+    info = latency_charts.densities_info([side("a", (draws / 1e3).tolist()), side("b", [0.005] * 3)])
     assert (info.log, info.few) == (False, ["b"])
     (one,) = info.sides
     assert np.trapezoid(one.density, one.ms) == pytest.approx(1, abs=0.01)
@@ -110,17 +111,17 @@ def test_the_area_under_a_density_is_one_and_it_peaks_where_the_runs_are() -> No
 
 
 def test_runs_that_are_all_equal_and_sides_that_lie_far_apart_still_draw() -> None:
-    equal = density_charts.densities_info([side("a", [0.002] * 50)])
+    equal = latency_charts.densities_info([side("a", [0.002] * 50)])
     assert max(equal.sides[0].density) > 0
-    far = density_charts.densities_info(
+    far = latency_charts.densities_info(
         [side("a", SPIKY[:4000]), side("b", [0.05 + 1e-6 * k for k in range(500)])]
     )
     assert far.log
-    figure = density_charts.densities(far)
+    figure = latency_charts.densities(far)
     assert figure.layout.xaxis.type == "log"
     fills = [one for one in figure.data if one.fill]
     assert len({one.line.dash for one in fills}) == 2
-    assert density_charts.densities(density_charts.densities_info([])).to_json()
+    assert latency_charts.densities(latency_charts.densities_info([])).to_json()
 
 
 def test_a_long_name_is_broken_in_the_legend_and_whole_in_the_file() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.cli.search import searches_document
 from core.evidence.evaluations import Evaluation, Observation
 from core.run.search.stored import answer_of, evaluations_of, failures
+from core.show import documents
 from core.show.sheets import searches
 from core.show.sheets.searches import search_sheet
 from core.show.table import md_text
@@ -69,7 +69,7 @@ def test_terminal_markdown_and_json_say_the_same_settings() -> None:
     table = md_text(searches.evaluation_table(record()))
     assert f"{FULL} on" in table
     assert f"{FULL} off" not in table
-    document = searches_document(record())
+    document = documents.search(record())
     assert document["winner"]["changes"] == WHOLE
     assert [one["changes"] for one in document["trials"]] == [WHOLE | {"use_io_binding": True}, WHOLE]
 
@@ -121,4 +121,4 @@ def test_the_reasons_stand_in_the_first_lines_and_in_json() -> None:
     said = "1 failed: Invalid rank for output, with mem_reuse off, io_binding on"
     notes = [part.text for part in search_sheet(one).parts[:3] if hasattr(part, "text")]
     assert said in notes
-    assert searches_document(one)["failures"][0]["count"] == 1
+    assert documents.search(one)["failures"][0]["count"] == 1

@@ -95,12 +95,10 @@ def complete(
     throughput: float,
     high: float | None = None,
 ) -> Measured:
-    return Measured(
-        values={BATCH: batch},
+    return builders.point(
+        {BATCH: batch},
         trial=f"trial-{batch}",
-        state="COMPLETE",
-        reused=False,
-        rows=batch,
+        batch_size=batch,
         runs=100,
         latency={"p50_s": 0.001, "p95_s": p95_s, "p95_s_high": high},
         throughput_per_s=throughput,
@@ -253,7 +251,8 @@ def test_a_study_of_another_kind_is_not_taken_for_a_curve(study: str) -> None:
 def test_a_point_carries_the_rows_that_were_fed_and_its_throughput_interval() -> None:
     point = Point(values={BATCH: 8}, spec=BASE)
     one = measured(point, trial(BASE, rows=8, latency_s=0.004), reused=True)
-    assert (one.rows, one.runs, one.reused, one.state) == (8, 100, True, "COMPLETE")
+    assert (one.result.get("batch_size"), one.result.get("runs")) == (8, 100)
+    assert (one.reused, one.state) == (True, "COMPLETE")
     low, high = one.throughput_interval()
     assert one.throughput_per_s is not None
     assert low is not None
@@ -300,7 +299,7 @@ def test_a_point_whose_runs_do_not_carry_the_percentile_is_never_best() -> None:
 def test_a_point_of_a_rejected_comparison_is_never_best() -> None:
     points = [
         complete(1, p95_s=0.001, throughput=10),
-        replace(complete(8, p95_s=0.001, throughput=99), grade="F"),
+        builders.with_result(complete(8, p95_s=0.001, throughput=99), grade="F"),
     ]
     assert best_of(points, 1.0) is points[0]
     assert best_of(points[1:]) is None
@@ -426,7 +425,7 @@ def test_rows_of_a_running_comparison_are_those_that_are_fed_whatever_the_spec_s
     points = expand(fixed, [axis(THREADS, [1])], info())
     trials = [replace(in_comparison(spec_of(points[0]), "t0"), state="RUNNING")]
     [one] = running_points(points, trials, {"p50_s": {"t0": 0.004}, "rows_fed": {"t0": 4}})
-    assert (one.rows, one.throughput_per_s) == (4, 1000)
+    assert (one.result["batch_size"], one.throughput_per_s) == (4, 1000)
 
 
 def test_a_cancelled_point_keeps_its_rounds_and_is_not_ranked() -> None:
@@ -447,7 +446,9 @@ def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measu
         for name, value in latency.items()
         for end in ("low", "high")
     }
-    return replace(complete(batch, p95_s=p95_s, throughput=throughput), latency={**latency, **bounds})
+    return builders.with_result(
+        complete(batch, p95_s=p95_s, throughput=throughput), latency={**latency, **bounds}
+    )
 
 
 def words_of(points: Sequence[Measured], line_s: float | None = None) -> str:
@@ -497,12 +498,13 @@ def scattered(seed: int) -> list[Measured]:
                 throughput=draw.uniform(1000, 3000),
                 half=draw.choice([0.001, 0.02, 0.1, 0.3]),
             )
-            changes: dict[str, Any] = draw.choice(
-                [{}, {}, {}, {}, {"grade": "F"}, {"between": False}, {"processes": 3}, {"state": "CANCELLED"}]
-            )
-            found.append(
-                replace(one, values={BATCH: batch, THREADS: threads}, trial=f"{batch}-{threads}", **changes)
-            )
+            assert one.latency is not None
+            of_three = {**one.latency, "processes": 3}
+            usual: list[dict[str, Any]] = [{}] * 5
+            changes = draw.choice([*usual, {"grade": "F"}, {"generations": 3}, {"latency": of_three}])
+            one = replace(one, values={BATCH: batch, THREADS: threads}, trial=f"{batch}-{threads}")
+            one = replace(one, state="CANCELLED" if draw.random() < 1 / 8 else "COMPLETE")
+            found.append(builders.with_result(one, **changes))
     return found
 
 
@@ -537,14 +539,14 @@ def is_dominated_by_nothing(seed: int) -> None:
     assert name in [one.point for one in tradeoff.front]
     for other in points:
         drawn, at = cells[point_name(other.values)], spots[point_name(other.values)]
-        allowed = other.ranked and (line_s is None or at.ms <= line_s * 1e3)
+        allowed = other.ranked and (line_s is None or at.ms[0] <= line_s * 1e3)
         own = spots[name]
-        apart = None not in (own.rate_low, own.rate_high, at.rate_low, at.rate_high)
-        assert not (allowed and apart and at.rate_low > own.rate_high)
+        apart = None not in (*own.rate, *at.rate)
+        assert not (allowed and apart and at.rate[1] > own.rate[2])
         if not allowed or other is stands.best:
             assert drawn.mark in ("best", "over", "")
             continue
-        overlaps = not apart or at.rate_high >= own.rate_low
+        overlaps = not apart or at.rate[2] >= own.rate[1]
         assert (drawn.mark in ("inconclusive", "level")) == overlaps
         assert (marks[points.index(other)] == "? ★") == (drawn.mark == "inconclusive")
 
@@ -625,10 +627,10 @@ def test_an_interval_that_knows_rounds_of_few_processes_is_none(
 
 
 def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> None:
-    few = replace(around(8, p95_s=0.001, throughput=4000, half=0.01), processes=3)
+    one = around(8, p95_s=0.001, throughput=4000, half=0.01)
+    few, enough = (builders.with_result(one, latency={**(one.latency or {}), "processes": n}) for n in (3, 5))
     assert tells(words_of([few]), "3 launches", "batch 8,", "5 are needed")
     assert not surely_within_limit(few, 1.0, "p95_s")
-    enough = replace(few, processes=5)
     assert "launches" not in words_of([enough])
     assert surely_within_limit(enough, 1.0, "p95_s")
 
@@ -666,7 +668,8 @@ def test_a_point_carries_its_verdict_against_the_default() -> None:
     default = in_comparison(BASE, "default")
     rows = join(points, known(trials, comparison([*trials, default])))
     assert [row.contrast and row.contrast["ratio"] for row in rows] == [1.5, 1.5]
-    assert [(row.comparison, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
+    assert [(row.comparison, row.is_default) for row in rows] == [("race", False)] * 2
+    assert [row.result["grade"] for row in rows] == ["B", "B"]
 
 
 def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:

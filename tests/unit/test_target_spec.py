@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from core.evidence.comparison import same_request
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
-from core.spec.targets import METRICS, Metric, TargetSpec, limit_text, parse_limit, target_from_dict
+from core.spec.metrics import METRICS, Metric
+from core.spec.targets import TargetSpec, limit_text, parse_limit, target_from_dict
 from core.wire.errors import SpecError
 
 MEASURABLE = st.sampled_from(list(METRICS.values()))

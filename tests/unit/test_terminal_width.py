@@ -72,7 +72,7 @@ def comparison(*, against: str = "b" * 16, **changes: Any) -> Comparison:
 def points() -> list[Measured]:
     values = {f"a_dimension_with_a_name_{n}": 128 for n in range(3)}
     latency = {"p50_s": 1.0, "p50_s_low": 0.9, "p50_s_high": 1.1, "p95_s": 1.2}
-    one = Measured(values=values, trial="t" * 16, state="COMPLETE", reused=False, latency=latency)
+    one = builders.point(values, trial="t" * 16, latency=latency)
     return [one, Measured(values=values, trial="u" * 16, state="FAIL", reused=False, error="It crashed.")]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.evidence.background_load import FLAGS
-from dashboard.charts import Side, pruned
+from dashboard.charts.latency_charts import Side, pruned
 from dashboard.charts.timeline_charts import (
     CALM,
     CAUSE,

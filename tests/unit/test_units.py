@@ -13,7 +13,8 @@ from streamlit.elements.lib.streamlit_plotly_theme import BG_COLOR, GRAY_90
 
 from core.evidence.targets import quantity
 from core.show.table import Column, cell_text
-from core.spec.targets import METRICS, target_from_dict
+from core.spec.metrics import METRICS
+from core.spec.targets import target_from_dict
 from core.wire import units
 from dashboard import charts, format
 

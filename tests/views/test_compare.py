@@ -512,7 +512,7 @@ def test_a_chosen_configuration_is_opened_in_tune(
     click(at, "compare.open")
     assert not at.exception
     assert at.title[0].value == "Tune"
-    assert at.session_state["trial"] == trials[1].id
+    assert at.session_state["tune.shown"] == trials[1].id
     assert at.session_state["knob.intra_op_num_threads"] == 1
 
 

@@ -56,7 +56,7 @@ def metrics(at: AppTest) -> list[tuple[str, str]]:
 
 
 def ms(shown: tuple[str, str]) -> float:
-    return float(shown[0].removesuffix(" ms"))
+    return float(shown[0].removesuffix(" ms").replace("−", "-"))
 
 
 def headline(at: AppTest) -> str:
@@ -72,12 +72,12 @@ def unfolded(at: AppTest, key: str, value: object = True) -> AppTest:
 
 
 def view(at: AppTest, name: str) -> AppTest:
-    return unfolded(at, "why.view", name)
+    return unfolded(at, "explain.view", name)
 
 
 def chosen(at: AppTest) -> AppTest:
     """The page with the choice of the two results opened."""
-    return unfolded(at, "why.results")
+    return unfolded(at, "explain.results")
 
 
 def status(compared: sample_results.Compared, **changes: Any) -> Status:
@@ -93,7 +93,7 @@ def test_one_result_is_not_enough(open_page: Open, mlp: ModelRecord) -> None:
     sample_results.put_measured(state.store(), mlp, sample_results.spec_for(mlp), fingerprint="x")
     at = open_why(open_page, mlp)
     assert "troubleshoot" in icons(at)
-    assert not [one for one in at.button if one.key == "why.run"]
+    assert not [one for one in at.button if one.key == "explain.run"]
 
 
 def test_two_results_can_be_explained(
@@ -101,7 +101,7 @@ def test_two_results_can_be_explained(
 ) -> None:
     at = open_why(open_page, mlp)
     assert "troubleshoot" in icons(at)
-    assert not at.button(key="why.run").disabled
+    assert not at.button(key="explain.run").disabled
     assert len(at.get("plotly_chart")) == 0
 
 
@@ -109,8 +109,8 @@ def test_the_newest_result_is_explained_against_what_it_was_compared_with(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = chosen(open_why(open_page, mlp))
-    assert at.selectbox(key="why.candidate").value == compared.trial.id
-    assert at.selectbox(key="why.baseline").value == compared.baseline.id
+    assert at.selectbox(key="explain.candidate").value == compared.trial.id
+    assert at.selectbox(key="explain.baseline").value == compared.baseline.id
 
 
 def test_a_linked_result_of_another_model_stays_the_baseline(
@@ -122,10 +122,11 @@ def test_a_linked_result_of_another_model_stays_the_baseline(
         for _ in "ab"
     ]
     at = chosen(open_page("explain", model=other, a=compared.trial.id, b=mine[0].id))
-    assert at.selectbox(key="why.baseline").value == compared.trial.id
-    assert at.selectbox(key="why.candidate").value == mine[0].id
+    assert at.selectbox(key="explain.baseline").value == compared.trial.id
+    assert at.selectbox(key="explain.candidate").value == mine[0].id
     assert any(
-        mlp.name in one and compared.trial.id[:8] in one for one in at.selectbox(key="why.baseline").options
+        mlp.name in one and compared.trial.id[:8] in one
+        for one in at.selectbox(key="explain.baseline").options
     )
 
 
@@ -135,14 +136,14 @@ def test_results_that_onnx_runtime_did_not_compute_are_not_offered(
     spec = sample_results.spec_for(mlp).model_copy(update={"engine": "torch-eager"})
     other = sample_results.put_measured(state.store(), mlp, spec, fingerprint="x")
     at = chosen(open_why(open_page, mlp))
-    assert not [one for one in at.selectbox(key="why.candidate").options if other.id[:8] in one]
+    assert not [one for one in at.selectbox(key="explain.candidate").options if other.id[:8] in one]
 
 
 def test_the_pair_is_told_before_the_choice_is_opened(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = open_why(open_page, mlp)
-    assert "why.candidate" not in keys(at)
+    assert "explain.candidate" not in keys(at)
     assert lines(at, compared.trial.id[:8], compared.baseline.id[:8], "threads 1")
 
 
@@ -165,13 +166,13 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     assert table["Share"].sum() == pytest.approx(1, abs=1e-3)
     whole, *parts = metrics(at)
     assert len(parts) == 3
-    assert parts[0][0].startswith("-0.37")
+    assert parts[0][0].startswith("−0.37")
     assert tells(whole[1], "95 % CI [")
     assert sum(map(ms, parts)) == pytest.approx(ms(whole), abs=1.6e-4)  # rounded
     [differs] = [name for name in table if name.startswith("Difference")]
     assert table[differs].sum() == pytest.approx(ms(whole), abs=1e-3)
     assert not lines(at, "- ", units.ms(compared.trial.p50_s))
-    assert lines(unfolded(at, "why.details"), "- ", units.ms(compared.trial.p50_s))
+    assert lines(unfolded(at, "explain.details"), "- ", units.ms(compared.trial.p50_s))
 
 
 def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
@@ -186,11 +187,11 @@ def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
         ["Conv", "+", "Relu", "→", "FusedConv"],
     )
     assert row["In the model"] == row["Nodes of the baseline"]
-    at.text_input(key="why.search").set_value("NCHWC conv").run()
+    at.text_input(key="explain.search").set_value("NCHWC conv").run()
     found = at.dataframe[0].value
     assert found["Nodes of the candidate"].tolist() == ["c2_nchwc"]
     assert f"1 of {len(table)} lines" in texts(at)
-    at.text_input(key="why.search").set_value("no such node").run()
+    at.text_input(key="explain.search").set_value("no such node").run()
     assert not at.exception
     assert len(at.dataframe[0].value) == 0
 
@@ -202,7 +203,7 @@ def test_nodes_that_moved_have_a_view_of_their_own(
     put_passes(compared.baseline, compared.trial, unfused(), side(moved))
     at = view(open_why(open_page, mlp, compared), "Moved (4)")
     assert [one.split(" → ") for one in set(at.dataframe[0].value["Providers"])] == [["CPU", "CUDA"]]
-    assert lines(unfolded(at, "why.details"), "CUDA", "TensorRT")
+    assert lines(unfolded(at, "explain.details"), "CUDA", "TensorRT")
 
 
 def test_passes_of_the_other_direction_serve_too(
@@ -210,9 +211,9 @@ def test_passes_of_the_other_direction_serve_too(
 ) -> None:
     put_passes(compared.baseline, compared.trial)
     at = chosen(open_why(open_page, mlp, compared))
-    at.button(key="why.swap").click().run()
+    at.button(key="explain.swap").click().run()
     assert not at.exception
-    assert at.selectbox(key="why.candidate").value == compared.baseline.id
+    assert at.selectbox(key="explain.candidate").value == compared.baseline.id
     assert tells(headline(at), Verdict.SLOWER.icon, "Conv")
 
 
@@ -258,7 +259,7 @@ def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: M
     at = open_why(open_page, mlp, compared)
     assert len(lines(at, builders.BUSY)) == 1
     assert not at.error
-    assert BUSY in str(chosen(at).selectbox(key="why.candidate").options)
+    assert BUSY in str(chosen(at).selectbox(key="explain.candidate").options)
 
 
 def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
@@ -309,8 +310,8 @@ def test_an_undecided_comparison_can_be_measured_longer(
     sample_results.queue(monkeypatch, "more_launches", submit)
     at = open_why(open_page, mlp, compared)
     _stops_after_the_sentence(at)
-    assert not [one for one in at.button if one.key == "why.race"]
-    at.button(key="why.longer").click().run()
+    assert not [one for one in at.button if one.key == "explain.race"]
+    at.button(key="explain.longer").click().run()
     assert not at.exception
     assert asked == [compared.comparison.id]
 
@@ -327,7 +328,7 @@ def test_two_that_were_never_compared_are_compared_by_a_button(
 
     sample_results.queue(monkeypatch, "comparison", submit)
     at = open_page("explain", model=mlp, a=one.id, b=other.id)
-    at.button(key="why.race").click().run()
+    at.button(key="explain.race").click().run()
     assert not at.exception
     (((candidate, baseline), how),) = jobs
     assert (candidate.role, candidate.spec.session.intra_op_num_threads) == ("candidate", 1)
@@ -339,7 +340,7 @@ def test_two_that_were_compared_need_no_other_comparison(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = open_why(open_page, mlp, compared)
-    assert not [one for one in at.button if one.key == "why.race"]
+    assert not [one for one in at.button if one.key == "explain.race"]
 
 
 def test_names_of_a_hostile_model_stay_text(
@@ -369,7 +370,7 @@ def test_a_link_names_both_sides_and_brings_their_model(
     put_passes(compared.baseline, compared.trial)
     at = open_why(open_page, add_model(tiny_models.conv), compared)
     assert at.session_state[state.MODEL] == mlp.content_sha256
-    assert chosen(at).selectbox(key="why.baseline").value == compared.baseline.id
+    assert chosen(at).selectbox(key="explain.baseline").value == compared.baseline.id
     assert at.query_params["b"] == compared.trial.id
 
 
@@ -390,7 +391,7 @@ def test_a_result_is_not_explained_by_itself(
     open_page: Open, mlp: ModelRecord, compared: sample_results.Compared
 ) -> None:
     at = chosen(open_why(open_page, mlp, compared))
-    at.selectbox(key="why.baseline").set_value(compared.trial.id).run()
+    at.selectbox(key="explain.baseline").set_value(compared.trial.id).run()
     assert not at.exception
     assert tells(at.error[0].value, compared.trial.id[:12])
 
@@ -409,7 +410,7 @@ def test_explain_asks_for_both_sides_in_order(
 
     sample_results.queue(monkeypatch, "worker", submit)
     at = open_why(open_page, mlp, compared)
-    at.button(key="why.run").click().run()
+    at.button(key="explain.run").click().run()
     assert not at.exception
     ((job, payload, how),) = asked
     threads = [one["session"]["attributes"].get("intra_op_num_threads") for one in payload["sides"]]
@@ -423,9 +424,9 @@ def test_a_running_explanation_is_found_again_shows_progress_and_can_be_cancelle
 ) -> None:
     cancelled = jobs(status(compared))
     at = open_why(open_page, mlp, compared)
-    assert at.button(key="why.run").disabled
-    assert numbers(followed(at, "why.watch")["text"])[:2] == [3, 10]
-    at.button(key="why.cancel").click().run()
+    assert at.button(key="explain.run").disabled
+    assert numbers(followed(at, "explain.watch")["text"])[:2] == [3, 10]
+    at.button(key="explain.cancel").click().run()
     assert cancelled == ["job"]
 
 
@@ -448,11 +449,11 @@ def test_an_explanation_that_came_to_nothing_says_why(
     ended = status(compared, state=state_, error=record_from_error(error))
     jobs(ended)
     at = open_why(open_page, mlp, compared)
-    at.session_state["why.job"] = (ended.what, ended.id)
+    at.session_state["explain.job"] = (ended.what, ended.id)
     at.run()
     assert not at.exception
     assert any(said in f"{one.value} {one.icon}" for one in [*at.error, *at.info])
-    assert not at.button(key="why.run").disabled
+    assert not at.button(key="explain.run").disabled
 
 
 def test_passes_that_cannot_be_read_can_be_made_again(
@@ -462,7 +463,7 @@ def test_passes_that_cannot_be_read_can_be_made_again(
     passes_path(state.store(), of).write_text("{")
     at = open_why(open_page, mlp, compared)
     assert at.error
-    assert not at.button(key="why.run").disabled
+    assert not at.button(key="explain.run").disabled
 
 
 def test_two_levels_of_optimization_are_really_explained(open_page: Open, add_model: Add) -> None:
@@ -481,7 +482,7 @@ def test_two_levels_of_optimization_are_really_explained(open_page: Open, add_mo
         baseline_s=0.0001,
     )
     at = open_why(open_page, record, compared)
-    at.button(key="why.run").click().run()
+    at.button(key="explain.run").click().run()
     assert state.scheduler().join(120)
     at.run()
     assert not at.exception

@@ -142,7 +142,7 @@ def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp:
         assert trial.id in at.code[0].value
         assert at.get("download_button")[0].label.endswith(one.ending)
         lost = export.not_carried(at.code[0].value)
-        assert bool(lost) is (one.name not in ("yaml", "python", "counterparts", "dockerfile"))
+        assert bool(lost) is (one.name not in ("yaml", "python", "dockerfile"))
         told = [each for each in at.info if each.proto.title.startswith("Not exported")]
         assert len(told) == bool(lost)
         assert all("enable_mem_reuse" in each.value.replace("\\", "") for each in told)

@@ -288,15 +288,15 @@ def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
     newest, _ = put_comparison(record, machine, (2, 8))
     at = open_page("sweep", model=record)
     assert address(at)["study"] == newest.study
-    assert at.text_input(key="curves.values.batch_size").value == "2, 8"
-    assert at.get_by_key("curves.axis").value == "batch_size"
+    assert at.text_input(key="sweep.values.batch_size").value == "2, 8"
+    assert at.get_by_key("sweep.axis").value == "batch_size"
 
     at = open_page(model=record)
     at.get_by_key(fields.key("intra_op_num_threads")).set_value(1).run()
     at.switch_page("views/sweep/page.py").run()
     assert "study" not in address(at)
     assert at.session_state[fields.key("intra_op_num_threads")] == 1
-    choice(at, "curves.earlier").set_value(comparison.study).run()
+    choice(at, "sweep.earlier").set_value(comparison.study).run()
     assert address(at)["study"] == comparison.study
 
 

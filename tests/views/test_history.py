@@ -26,6 +26,7 @@ from core.store import Change, ModelRecord
 from core.store.library import remove_model
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from dashboard import fields, state
+from dashboard.shown_result import TUNE
 from dashboard.widgets import tables
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
@@ -215,7 +216,7 @@ def test_reopening_loads_settings_and_model_into_tune(
     assert at.number_input(key="knob.intra_op_num_threads").value == 3
     assert at.number_input(key="knob.batch_size").value == 4
     assert at.session_state[state.MODEL] == mlp.content_sha256
-    assert at.session_state[state.TRIAL] == trial.id
+    assert at.session_state[TUNE.key] == trial.id
     assert "option.CUDAExecutionProvider.use_tf32" not in at.session_state
 
 
@@ -330,17 +331,16 @@ def test_deleting_forgets_the_trial_that_tune_shows(open_page: Open, mlp: ModelR
         import streamlit as st
 
         import dashboard
-        from dashboard import state
 
         views = Path(dashboard.__file__).parent / "views"
         history = runpy.run_path(str(views / "history" / "page.py"))
-        st.session_state[state.TRIAL] = trial_id
+        st.session_state["tune.shown"] = trial_id
         history["delete"]([trial_id])
 
     at = AppTest.from_function(script, args=(gone.id,), default_timeout=60).run()
     assert not at.exception
     assert [one.id for one in state.store().trials()] == [kept.id]
-    assert at.session_state[state.TRIAL] is None
+    assert at.session_state[TUNE.key] is None
 
 
 def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(

@@ -18,6 +18,7 @@ from dashboard import state
 from dashboard.charts.profile_charts import NOT_FOUND, REST
 from dashboard.widgets import profile_results
 from tests import tiny_models
+from tests.builders import PEAK_TIMES
 from tests.reading import numbers, tells
 from tests.views import sample_results
 from tests.views.page import (
@@ -353,15 +354,6 @@ def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:
 
 
 # --- the roofline, another profile over it, and imported ones ---------------------------------------------
-
-
-PEAK_TIMES = {
-    "threads": 2,
-    "operations": 2_000_000_000,
-    "product_ns": [20_000_000] * 40,
-    "moved_bytes": 500_000_000,
-    "copy_ns": [50_000_000] * 40,
-}
 
 
 def test_one_sentence_stands_on_top(open_page: Open, mlp: ModelRecord, put: Callable[..., Any]) -> None:

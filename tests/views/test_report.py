@@ -18,37 +18,11 @@ from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
 from dashboard import demo, presenting, state
+from dashboard.demo import first_view
+from dashboard.pages import PAGES
 from tests.reading import tells
 from tests.views import sample_results
 from tests.views.page import Add, Open, click, icons, lines
-
-PAGES = (
-    "tune",
-    "search",
-    "compare",
-    "sweep",
-    "profile",
-    "explain",
-    "machine",
-    "models",
-    "variants",
-    "accuracy",
-    "scorecard",
-    "history",
-    "export",
-    "graph",
-)
-STARTS = {  # page -> the button that would measure
-    "tune": "run",
-    "search": "search.run",
-    "compare": "compare.run",
-    "sweep": "curves.run",
-    "profile": "profile.run",
-    "explain": "why.run",
-    "machine": "machine.test",
-    "accuracy": "accuracy.run",
-    "scorecard": "scorecard.run",
-}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +97,7 @@ def test_a_page_of_the_demonstration_says_that_it_was_recorded_and_no_button_sta
     at = open_page(page, **query)
     assert not at.error
     assert lines(at, state.recorded())
-    assert page not in STARTS or at.button(key=STARTS[page]).disabled
+    assert all(one.disabled for one in at.button if one.key == ("run" if page == "tune" else f"{page}.run"))
     assert page not in BRINGS or lines(at, state.closed())
     assert not reports(at)  # nothing is made before it is opened
     assert doings == []
@@ -146,7 +120,7 @@ def test_a_page_of_the_demonstration_says_that_it_was_recorded_and_no_button_sta
 
 def test_the_demonstration_opens_on_a_clear_gain_with_its_settings(recorded: Path, open_page: Open) -> None:
     at = open_page()
-    trial = state.store().trial(state.opening_id() or "")
+    trial = state.store().trial(first_view.opening_id() or "")
     contrasts = state.store().comparison(trial.comparison).facts["contrasts"]
     [contrast] = [one for one in contrasts if one["candidate"] == trial.id]
     assert contrast["verdict"] == "FASTER"
@@ -168,7 +142,7 @@ def test_what_somebody_chose_stays_chosen_in_the_demonstration(recorded: Path, o
 def test_a_page_of_the_demonstration_takes_a_model_that_it_has_something_of_until_somebody_chooses(
     page: str, recorded: Path, open_page: Open
 ) -> None:
-    seen = demo.recorded_models(Store(recorded / STORE_NAME), page)
+    seen = list(PAGES[page].recorded(Store(recorded / STORE_NAME)))
     assert open_page(page).session_state[state.MODEL] == seen[0]
     chosen = next(one for one in state.store().models() if one.content_sha256 not in seen)
     assert open_page(page, model=chosen).session_state[state.MODEL] == chosen.content_sha256
@@ -211,12 +185,11 @@ def test_a_result_offers_its_report(
     [shown] = reports(at)
     assert state.recorded() in shown
     assert "USD" not in shown
-    keys = {"sweep": "curves", "explain": "why"}.get(page, page)
-    at.number_input(key=f"{keys}.report.price").set_value(0.34)
-    at.text_input(key=f"{keys}.report.currency").set_value("EUR").run()
+    at.number_input(key=f"{page}.report.price").set_value(0.34)
+    at.text_input(key=f"{page}.report.currency").set_value("EUR").run()
     [shown] = reports(at)
     assert "EUR" in shown
-    assert [one for one in at.get("download_button") if one.key == f"{keys}.report.html"]
+    assert [one for one in at.get("download_button") if one.key == f"{page}.report.html"]
 
 
 def reports(at: AppTest) -> list[str]:

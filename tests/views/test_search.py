@@ -26,6 +26,7 @@ from core.spec.targets import target_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import BudgetError, SpecError
 from dashboard import configurations, fields, format, live_events, state
+from dashboard.shown_result import TUNE
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
 from dashboard.views.search import form, links, preview
@@ -177,7 +178,7 @@ def test_what_is_asked_is_put_into_the_queue(
     assert asked.limit_words == [P99]
     assert (asked.budget_s, asked.give_way, asked.strategy) == (120, True, "race")
     assert prepared.resolved.spec.protocol.effort == "quick"
-    assert at.session_state["search.study"] == prepared.record.id
+    assert at.session_state["search.shown"] == prepared.record.id
     assert at.query_params["study"] == prepared.record.id
 
 
@@ -473,7 +474,7 @@ def test_the_winner_goes_into_tune_with_its_result(
     assert at.title[0].value == "Tune"
     assert at.session_state[fields.key("intra_op_num_threads")] == 1
     assert study.answer is not None
-    assert at.session_state[state.TRIAL] == study.answer["winner"]["trial"]
+    assert at.session_state[TUNE.key] == study.answer["winner"]["trial"]
 
 
 def test_where_nothing_beats_the_default_the_default_is_loaded(
@@ -496,7 +497,7 @@ def test_an_evaluated_configuration_loads_its_settings_and_no_result(
     assert study.answer is not None
     reference = study.answer["default"]["trial"]
     assert links.spec_of(study, reference).session == sample_results.spec_for(mlp).session
-    assert at.session_state["search.study"] == study.id
+    assert at.session_state["search.shown"] == study.id
 
 
 def test_the_winner_is_pinned_and_unpinned(
@@ -638,7 +639,7 @@ def test_earlier_searches_are_listed_and_the_newest_is_open(
     first = put(mlp, machine, "NO_DIFFERENCE", question={"objective": {"peak_rss": 1.0}})
     second = put(mlp, machine, created_at=2_000_000.0)
     at = open_page("search", model=mlp)
-    assert at.session_state["search.study"] == second.id
+    assert at.session_state["search.shown"] == second.id
     kept = choice(at, "search.shown")
     assert len(kept.options) == 2
     listed = opened(at, "search.earlier").dataframe[-1].value
@@ -646,7 +647,7 @@ def test_earlier_searches_are_listed_and_the_newest_is_open(
     assert len(listed["Answer"]) == 1
     kept.select_index(1).run()
     assert not at.exception
-    assert at.session_state["search.study"] == first.id
+    assert at.session_state["search.shown"] == first.id
     assert at.query_params["study"] == first.id
 
 

@@ -44,7 +44,7 @@ def specs(comparison: dict[str, Any]) -> list[TrialSpec]:
 
 
 def set_values(at: AppTest, text: str, axis: str = "batch_size") -> AppTest:
-    return at.text_input(key=f"curves.values.{axis}").set_value(text).run()
+    return at.text_input(key=f"sweep.values.{axis}").set_value(text).run()
 
 
 def table(at: AppTest) -> Any:
@@ -70,8 +70,8 @@ def predicted(at: AppTest) -> list[float]:
 def test_without_points_the_page_says_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("sweep", model=mlp)
     assert "show_chart" in icons(at)  # nothing is drawn yet
-    assert at.text_input(key="curves.values.batch_size").value == "1, 2, 4, 8, 16, 32"
-    assert numbers(at.button(key="curves.run").label) == [6]
+    assert at.text_input(key="sweep.values.batch_size").value == "1, 2, 4, 8, 16, 32"
+    assert numbers(at.button(key="sweep.run").label) == [6]
     assert predicted(at) == [6]  # and no time
     assert len(at.get("plotly_chart")) == 0
 
@@ -80,9 +80,9 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     at = open_page("sweep", model=mlp)
-    at.get_by_key("curves.axis").set_value("intra_op_num_threads").run()
+    at.get_by_key("sweep.axis").set_value("intra_op_num_threads").run()
     values = axes.parse_values(
-        at.text_input(key="curves.values.intra_op_num_threads").value, name=axes.THREADS
+        at.text_input(key="sweep.values.intra_op_num_threads").value, name=axes.THREADS
     )
     assert max(values) == machine["cpu"]["usable"]
     assert min(values) == 1
@@ -92,7 +92,7 @@ def test_run_asks_for_one_comparison_of_all_values(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), "1, 8")
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     (comparison,) = submitted
     assert [spec.workload.batch_size for spec in specs(comparison)] == [1, 8]
     assert [one.label for one in comparison["contestants"]] == ["batch 1", "batch 8"]
@@ -100,7 +100,7 @@ def test_run_asks_for_one_comparison_of_all_values(
     assert comparison["model_name"] == mlp.name
     assert comparison["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     assert submitted[1]["wait_quiet_s"] == 300.0
     assert {spec.model.sha256 for spec in specs(comparison)} == {mlp.sha256}
 
@@ -116,7 +116,7 @@ def test_points_measured_before_are_drawn_marked_and_not_measured_again(
     assert next(iter(latency.values()))["x"] == [1, 2]
     assert next(iter(latency.values()))["marker"]["symbol"] == ["circle-open", "circle-open"]
     assert list(table(at)["State"]) == ["reused", "reused", "new"]
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     assert [spec.workload.batch_size for spec in specs(submitted[0])] == [4]
 
 
@@ -127,7 +127,7 @@ def test_points_of_another_machine_or_other_settings_are_not_reused(
     spec = sample_results.spec_for(mlp, batch_size=2, intra_op_num_threads=3)
     sample_results.put_measured(state.store(), mlp, spec, fingerprint=machine["fingerprint"], rows=2)
     at = set_values(open_page("sweep", model=mlp), "1, 2")
-    assert numbers(at.button(key="curves.run").label) == [2]
+    assert numbers(at.button(key="sweep.run").label) == [2]
     assert "show_chart" in icons(at)
 
 
@@ -136,15 +136,15 @@ def test_finished_points_can_be_measured_again_on_request(
 ) -> None:
     sample_results.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
     at = set_values(open_page("sweep", model=mlp), "1, 2")
-    again = at.button(key="curves.run")
+    again = at.button(key="sweep.run")
     assert not again.disabled
     assert numbers(again.label) == []
     assert numbers(again.help) == [2]
     again.click().run()
     assert [len(specs(comparison)) for comparison in submitted] == [2]
-    at.toggle(key="curves.again").set_value(True).run()
-    assert numbers(at.button(key="curves.run").label) == [2]
-    at.button(key="curves.run").click().run()
+    at.toggle(key="sweep.again").set_value(True).run()
+    assert numbers(at.button(key="sweep.run").label) == [2]
+    at.button(key="sweep.run").click().run()
     assert [len(specs(comparison)) for comparison in submitted] == [2, 2]
 
 
@@ -154,13 +154,13 @@ def test_the_best_point_under_a_typed_line_is_named_in_words(
     sample_results.batches(state.store(), mlp, [1, 8, 32], fingerprint=machine["fingerprint"])
     at = set_values(open_page("sweep", model=mlp), "1, 8, 32")
     assert tells(sentence(at), "batch 32: ")
-    at.number_input(key="curves.line.number").set_value(2.0).run()
+    at.number_input(key="sweep.line.number").set_value(2.0).run()
     found = sentence(at)
     assert tells(found, "check_circle", "batch 8: ", "2 ms")
     assert re.search(r"samples/s \(95 % CI \[[\d,]+ to [\d,]+\]\)[^.]* p95 1\.4", found)
     assert list(table(at)["Best"]) == ["", "★", ""]
     assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
-    at.number_input(key="curves.line.number").set_value(0.1).run()
+    at.number_input(key="sweep.line.number").set_value(0.1).run()
     assert tells(sentence(at), "block", "p95", "0.1 ms")
 
 
@@ -169,12 +169,12 @@ def test_the_slider_and_the_number_move_one_line(
 ) -> None:
     sample_results.batches(state.store(), mlp, [1, 8], fingerprint=machine["fingerprint"])
     at = set_values(open_page("sweep", model=mlp), "1, 8")
-    slider = at.select_slider(key="curves.line.slider")
+    slider = at.select_slider(key="sweep.line.slider")
     chosen = slider.options[3]
     slider.set_value(float(chosen.removesuffix(" ms"))).run()
-    assert at.number_input(key="curves.line.number").value == pytest.approx(float(chosen.removesuffix(" ms")))
-    at.number_input(key="curves.line.number").set_value(1.0).run()
-    assert at.select_slider(key="curves.line.slider").value == pytest.approx(1.0, rel=0.1)
+    assert at.number_input(key="sweep.line.number").value == pytest.approx(float(chosen.removesuffix(" ms")))
+    at.number_input(key="sweep.line.number").set_value(1.0).run()
+    assert at.select_slider(key="sweep.line.slider").value == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
@@ -189,14 +189,12 @@ def test_a_failed_point_is_listed_with_its_error_and_the_others_stay(
         message="Killed by SIGKILL.",
         study=study,
     )
-    at = set_values(open_page("sweep", model=mlp), "1, 64")
-    at.session_state["curves.study"] = study
-    at.run()
+    at = open_page("sweep", model=mlp, study=study)
     (error,) = at.error
     assert tells(error.value, "SIGKILL", "smaller")
     assert list(table(at)["State"]) == ["complete", "fail"]
     assert next(iter(drawn_lines(at, 0).values()))["x"] == [1]
-    assert numbers(at.button(key="curves.run").label) == [1]
+    assert numbers(at.button(key="sweep.run").label) == [1]
 
 
 def test_a_point_that_fell_back_is_never_drawn_as_cuda(
@@ -218,9 +216,9 @@ def test_a_percentile_that_some_runs_do_not_support_is_said(
     sample_results.batches(state.store(), mlp, [1], fingerprint=fingerprint)
     sample_results.batches(state.store(), mlp, [2], fingerprint=fingerprint, runs=20)
     at = set_values(open_page("sweep", model=mlp), "1, 2")
-    assert at.get_by_key("curves.statistic").value == "p50_s"
-    at.get_by_key("curves.statistic").set_value("p95_s").run()
-    at.number_input(key="curves.line.number").set_value(100.0).run()
+    assert at.get_by_key("sweep.statistic").value == "p50_s"
+    at.get_by_key("sweep.statistic").set_value("p95_s").run()
+    at.number_input(key="sweep.line.number").set_value(100.0).run()
     assert lines(at, "p95", "batch 2.")
 
 
@@ -230,21 +228,21 @@ def test_values_that_cannot_be_measured_give_a_red_box_and_no_run(
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), text)
     assert rule in at.error[0].value.replace("\\", "")
-    assert not [button for button in at.button if button.key == "curves.run"]
+    assert not [button for button in at.button if button.key == "sweep.run"]
 
 
 def test_a_model_with_a_fixed_batch_offers_its_threads(open_page: Open, add_model: Add) -> None:
     at = open_page("sweep", model=add_model(tiny_models.fixed_batch))
-    assert at.get_by_key("curves.axis").value == "intra_op_num_threads"
-    assert at.text_input(key="curves.values.intra_op_num_threads").value.startswith("1")
+    assert at.get_by_key("sweep.axis").value == "intra_op_num_threads"
+    assert at.text_input(key="sweep.values.intra_op_num_threads").value.startswith("1")
 
 
 def test_another_free_dimension_can_be_swept(
     open_page: Open, add_model: Add, submitted: list[dict[str, Any]]
 ) -> None:
     at = open_page("sweep", model=add_model(tiny_models.tokens))
-    at.get_by_key("curves.axis").set_value("sequence").run()
-    set_values(at, "4, 16", "sequence").button(key="curves.run").click().run()
+    at.get_by_key("sweep.axis").set_value("sequence").run()
+    set_values(at, "4, 16", "sequence").button(key="sweep.run").click().run()
     assert [spec.workload.dims for spec in specs(submitted[0])] == [{"sequence": 4}, {"sequence": 16}]
 
 
@@ -256,7 +254,7 @@ def test_a_link_to_a_sweep_brings_its_settings_its_values_and_its_points(
         spec = sample_results.spec_for(mlp, batch_size=rows, intra_op_num_threads=1)
         sample_results.put_measured(state.store(), mlp, spec, fingerprint="x", rows=rows, study=study)
     at = open_page("sweep", study=study)
-    assert at.text_input(key="curves.values.batch_size").value == "3, 5"
+    assert at.text_input(key="sweep.values.batch_size").value == "3, 5"
     assert drawn_lines(at, 1)["CPUExecutionProvider"]["x"] == [3, 5]
     assert at.session_state["knob.intra_op_num_threads"] == 1
     assert at.session_state["knob.batch_size"] == 1  # varied here: none of its values was chosen for Tune
@@ -268,10 +266,10 @@ def test_the_best_point_becomes_the_settings_of_tune(
 ) -> None:
     sample_results.batches(state.store(), mlp, [1, 8], fingerprint=machine["fingerprint"])
     at = set_values(open_page("sweep", model=mlp), "1, 8")
-    assert at.button(key="curves.use").disabled
-    at.number_input(key="curves.line.number").set_value(5.0).run()
-    assert tells(at.button(key="curves.use").label, "batch 8")
-    at.button(key="curves.use").click().run()
+    assert at.button(key="sweep.use").disabled
+    at.number_input(key="sweep.line.number").set_value(5.0).run()
+    assert tells(at.button(key="sweep.use").label, "batch 8")
+    at.button(key="sweep.use").click().run()
     assert not at.exception
     assert at.session_state["knob.batch_size"] == 8
     assert at.title[0].value == "Tune"
@@ -318,7 +316,7 @@ def test_a_measured_sweep_shows_its_grade_its_verdicts_and_its_bands(
     rows = table(at)
     assert against_default(at)[1].startswith("4.3")
     assert tells(against_default(at)[1], Verdict.FASTER.word, "95 % CI [")
-    assert lines(opened(at, "curves.confidence"), verdict.counted(comparison.facts))
+    assert lines(opened(at, "sweep.confidence"), verdict.counted(comparison.facts))
     bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
     assert len(bands) == 2
     assert list(rows["State"]) == ["complete"] * 3
@@ -344,8 +342,8 @@ def test_a_sweep_of_an_earlier_version_says_what_its_intervals_know(
 ) -> None:
     comparison, _ = put_comparison(mlp, machine, older=True)
     at = open_comparison(open_page, mlp, comparison)
-    assert lines(opened(at, "curves.confidence"), verdict.OLDER)
-    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
+    assert lines(opened(at, "sweep.confidence"), verdict.OLDER)
+    assert [one.key for one in at.button if one.key == "sweep.go_on"] == []
 
 
 def test_a_sweep_whose_samples_were_pruned_is_drawn_as_before(
@@ -356,7 +354,7 @@ def test_a_sweep_whose_samples_were_pruned_is_drawn_as_before(
     state.store().prune(before=time.time())
     at = open_comparison(open_page, mlp, comparison)
     assert figure(at, 0) == before
-    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
+    assert [one.key for one in at.button if one.key == "sweep.go_on"] == []
 
 
 def test_a_finished_sweep_goes_on_under_its_name(
@@ -371,11 +369,11 @@ def test_a_finished_sweep_goes_on_under_its_name(
 
     sample_results.queue(monkeypatch, "more_launches", submit)
     at = open_comparison(open_page, mlp, comparison)
-    at.button(key="curves.go_on").click().run()
+    at.button(key="sweep.go_on").click().run()
     assert asked == [comparison.id]
     assert at.query_params["study"] == comparison.study
-    assert followed(at, "curves.watch")
-    assert [one.key for one in at.button if one.key == "curves.go_on"] == []
+    assert followed(at, "sweep.watch")
+    assert [one.key for one in at.button if one.key == "sweep.go_on"] == []
 
 
 def widened(trial: Trial, half: float, **changes: Any) -> None:
@@ -398,7 +396,7 @@ def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
     at = open_comparison(open_page, mlp, comparison)
     assert tells(sentence(at), "help", "batch 32: ")
     assert lines(at, "batch 16")  # which may be as good
-    at.number_input(key="curves.line.number").set_value(10.0).run()
+    at.number_input(key="sweep.line.number").set_value(10.0).run()
     assert list(table(at)["Best"]) == ["", "", "? ★", "★"]
     assert tells(sentence(at), "help", "10 ms", "batch 32")
 
@@ -430,7 +428,7 @@ def test_a_rejected_comparison_names_no_best_point(
     said = {one for one in against_default(at) if "×" in one}
     assert said
     assert said <= {in_words(one) for one in comparison.facts["contrasts"]}
-    assert numbers(at.button(key="curves.run").label) == [3]
+    assert numbers(at.button(key="sweep.run").label) == [3]
 
 
 def test_the_time_is_predicted_from_an_earlier_comparison(
@@ -469,12 +467,12 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     live = {"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts}
     cancelled = jobs(status(comparison.id, stage="rounds", done=9, total=40, live=live))
     at = open_comparison(open_page, mlp, comparison)
-    shown = followed(at, "curves.watch")
+    shown = followed(at, "sweep.watch")
     assert numbers(shown["text"])[:2] == [9, 40]
     assert tells(str(shown["pictures"]), "batch 2")
-    assert at.button(key="curves.run").disabled
+    assert at.button(key="sweep.run").disabled
     assert "hourglass_top" in icons(at)
-    at.button(key="curves.cancel").click().run()
+    at.button(key="sweep.cancel").click().run()
     assert cancelled == [comparison.id]
 
 
@@ -484,7 +482,7 @@ def test_a_waiting_sweep_says_who_has_the_machine(
     comparison, _ = running_comparison(mlp, machine, "WAITING")
     jobs(status(comparison.id, state="WAITING", place=2, holder="bob: measure"))
     at = open_comparison(open_page, mlp, comparison)
-    text = followed(at, "curves.watch")["text"].replace("\\", "")
+    text = followed(at, "sweep.watch")["text"].replace("\\", "")
     assert tells(text, "bob: measure")
     assert numbers(text) == [2]
 
@@ -492,7 +490,7 @@ def test_a_waiting_sweep_says_who_has_the_machine(
 def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("sweep", model=mlp)
     at.session_state["knob.budget_s"] = 5
-    set_values(at, "1, 4").button(key="curves.run").click().run()
+    set_values(at, "1, 4").button(key="sweep.run").click().run()
     assert state.scheduler().join(120)
     at.run()
     assert not at.exception
@@ -505,7 +503,7 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
     assert (rows["Runs"] > 0).all()
     assert drawn_lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
     loud = (comparison.result or {})["grade"] == "F"  # whatever else this machine does now
-    assert numbers(at.button(key="curves.run").label) == ([2] if loud else [])
+    assert numbers(at.button(key="sweep.run").label) == ([2] if loud else [])
 
 
 # --- two settings -----------------------------------------------------------------------------------------
@@ -543,12 +541,12 @@ def test_two_settings_are_compared_in_every_combination(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), "1, 8")
-    at.selectbox(key="curves.second").set_value("graph_optimization_level").run()
-    key = "curves.values.graph_optimization_level"
+    at.selectbox(key="sweep.second").set_value("graph_optimization_level").run()
+    key = "sweep.values.graph_optimization_level"
     assert len(at.multiselect(key=key).value) == 5
     at.multiselect(key=key).set_value(["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]).run()
     assert predicted(at) == [4]
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     (comparison,) = submitted
     assert [one.label for one in comparison["contestants"]] == [
         f"batch {size}, {level}" for size in (1, 8) for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL")
@@ -565,21 +563,21 @@ def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
     comparison = put_grid(mlp, machine)
     at = open_comparison(open_page, mlp, comparison)
     assert not at.exception
-    assert at.selectbox(key="curves.axis").value == "intra_op_num_threads"
-    assert at.selectbox(key="curves.second").value == "batch_size"
+    assert at.selectbox(key="sweep.axis").value == "intra_op_num_threads"
+    assert at.selectbox(key="sweep.second").value == "batch_size"
     drawn = figure(at, 0)["data"]
     assert drawn[0]["type"] == "heatmap"
     assert drawn[-1]["customdata"][3] == BOTH
-    assert at.button(key="curves.use").disabled
-    at.session_state["curves.point"] = BOTH
+    assert at.button(key="sweep.use").disabled
+    at.session_state["sweep.point"] = BOTH
     at.run()
-    assert tells(at.button(key="curves.use").label, BOTH)
+    assert tells(at.button(key="sweep.use").label, BOTH)
     assert any(lines(at, in_words(one)) for one in comparison.facts["contrasts"])
     memory = "Peak memory added by the session"
     assert {one.label for one in at.metric} >= {"p50", "p95", "Throughput", memory}
-    at.button(key="curves.line_here").click().run()
-    assert at.number_input(key="curves.line.number").value > 0
-    at.button(key="curves.use").click().run()
+    at.button(key="sweep.line_here").click().run()
+    assert at.number_input(key="sweep.line.number").value > 0
+    at.button(key="sweep.use").click().run()
     assert at.title[0].value == "Tune"
     assert at.session_state["knob.batch_size"] == 16
     assert at.session_state["knob.intra_op_num_threads"] == 2
@@ -590,11 +588,11 @@ def test_lines_show_earlier_sweeps_over_the_same_settings_when_asked(
 ) -> None:
     put_grid(mlp, machine, token="before")
     at = open_comparison(open_page, mlp, put_grid(mlp, machine))
-    at.get_by_key("curves.view.2").set_value("Lines").run()
+    at.get_by_key("sweep.view.2").set_value("Lines").run()
     names = [one.get("name") for one in figure(at, 0)["data"] if "customdata" in one]
     assert names == ["batch 4", "batch 16"]
     before = len(figure(at, 0)["data"])
-    at.toggle(key="curves.ghosts").set_value(True).run()
+    at.toggle(key="sweep.ghosts").set_value(True).run()
     assert len(figure(at, 0)["data"]) == before + 2
     assert sum("earlier, " in (one.get("name") or "") for one in figure(at, 1)["data"]) == 2
 
@@ -603,7 +601,7 @@ def test_throughput_against_latency_shows_the_front(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     at = open_comparison(open_page, mlp, put_grid(mlp, machine))
-    at.get_by_key("curves.view.2").set_value("Throughput against latency").run()
+    at.get_by_key("sweep.view.2").set_value("Throughput against latency").run()
     drawn = {one["name"]: one for one in figure(at, 0)["data"]}
     front, *others = drawn
     assert others == ["batch 4", "batch 16"]
@@ -614,12 +612,12 @@ def test_what_is_the_same_is_said_once_and_asked_for_once(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
     at = open_page("sweep", model=mlp)
-    at.selectbox(key="curves.axis").set_value("execution_mode").run()
-    at.selectbox(key="curves.second").set_value("inter_op_num_threads").run()
+    at.selectbox(key="sweep.axis").set_value("execution_mode").run()
+    at.selectbox(key="sweep.second").set_value("inter_op_num_threads").run()
     set_values(at, "1, 2", "inter_op_num_threads")
     assert predicted(at) == [4, 1]
     assert lines(at, ":material/content_copy:", "ORT_SEQUENTIAL")
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     assert len(specs(submitted[0])) == 3
 
 
@@ -629,12 +627,12 @@ def test_a_combination_that_no_configuration_allows_is_shown_with_its_rule(
     at = open_page("sweep", model=mlp)
     at.session_state["knob.intra_op_num_threads"] = 2
     at.session_state["knob.session.intra_op_thread_affinities"] = "1"
-    at.selectbox(key="curves.axis").set_value("intra_op_num_threads").run()
+    at.selectbox(key="sweep.axis").set_value("intra_op_num_threads").run()
     set_values(at, "2, 3", "intra_op_num_threads")
     (said,) = at.warning
     assert "intra_op_thread_affinities" in said.value.replace("\\", "")
     assert numbers(said.proto.title) == [1, 2]
-    at.button(key="curves.run").click().run()
+    at.button(key="sweep.run").click().run()
     assert [one.session.intra_op_num_threads for one in specs(submitted[0])] == [2]
 
 
@@ -650,7 +648,7 @@ def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
     assert next(iter(drawn_lines(at, 0).values()))["x"] == [1, 8, 32]
     assert not lines(at, "samples/s")
     assert "cancel" in icons(at)
-    assert numbers(at.button(key="curves.run").label) == [3]
+    assert numbers(at.button(key="sweep.run").label) == [3]
 
 
 def test_a_running_sweep_draws_its_points_so_far(
@@ -666,6 +664,6 @@ def test_a_running_sweep_draws_its_points_so_far(
     )
     at = open_comparison(open_page, mlp, comparison)
     assert lines(at, "1 of 2")
-    latency, throughput = followed(at, "curves.watch")["pictures"]
+    latency, throughput = followed(at, "sweep.watch")["pictures"]
     assert [one["points"] for one in latency["series"]] == [[[0.0, None, ""], [1.0, 2.0, ""]]]
     assert [one["points"] for one in throughput["series"]] == [[[0.0, None, ""], [1.0, 1000.0, ""]]]

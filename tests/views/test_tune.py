@@ -16,8 +16,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.comparison import DEFAULT_LABEL
-from core.evidence.input_description import InputDescription
 from core.evidence.quality import CONTROL_FAILED
+from core.evidence.result_types import InputDescription
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict, words
 from core.show.setting_chips import chips
@@ -327,7 +327,7 @@ def test_a_fixed_value_is_fed_and_shown(
     spec = submitted[0]["spec"]
     assert spec.workload.feed_values == {"x": 0.5}
     fed = InputDescription(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
-    trial = put_compared(record, changes={"fed": [fed.to_dict()]}).trial
+    trial = put_compared(record, changes={"fed": [fed]}).trial
     assert any(
         ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
     )

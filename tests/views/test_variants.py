@@ -28,6 +28,7 @@ from dashboard import fields, state
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
+from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import dataset
 from dashboard.widgets import steps as step_controls
 from tests import builders, tiny_models
@@ -289,7 +290,7 @@ def test_a_finished_job_shows_its_variant(open_page: Open, mlp: ModelRecord, job
     at = open_page("variants", model=mlp)
     at.session_state[variant_job.job_key(variant_job.MAKE)] = "job"
     at.run()
-    assert at.session_state["variants.shown"] == made.content_sha256
+    assert at.session_state["variants.shown"] == made.content_sha256[: variant_tree.SHORT]
     assert [tells(one.value, "small") for one in at.toast] == [True]
 
 
@@ -713,7 +714,7 @@ def test_int8_is_really_made_its_errors_found_and_the_next_variant_made(
     assert not at.exception
     assert [one.value for one in at.error] == []
     (small,) = [one for one in state.store().models() if variants.variant_of(one)]
-    assert at.session_state["variants.shown"] == small.content_sha256
+    assert at.session_state["variants.shown"] == small.content_sha256[: variant_tree.SHORT]
     assert variants.precision_of_model(small) == "int8"
     at = at.get_by_key("variants.view").set_value("Where the error comes from").run()
     at.button(key="variants.errors.run").click().run()

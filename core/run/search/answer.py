@@ -42,11 +42,11 @@ from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.failures import ExcludedValues
 from core.run.search.plan import PlanState, model_of
+from core.spec.metrics import BY_PASSES, BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import Space, changes_words
 
 _NORMAL = statistics.NormalDist()
-FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # axes of the Pareto front besides the objective
 MOST_ON_FRONT = 30
 LEAST_SIZE = 0.1  # smallest prior scale of an effect on ln(speed-up)
 TIE = 0.25  # largest difference of tied estimates, as a share of the margin
@@ -83,11 +83,11 @@ def confirmed(
         looks: number of interim analyses that share the false-alarm rate of 5 %.
     """
     gains: dict[str, SpeedUpNumbers] = {}
-    for metric in ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput"):
+    for metric in BY_ROUNDS:
         found = _by_times(metric, one, default, margin=margin, looks=looks)
         if found is not None:
             gains[metric] = found
-    for metric in FRONT_METRICS:
+    for metric in BY_PASSES:
         if metric in one.look.gains:
             gains[metric] = speedup_numbers(metric, one.look.gains[metric], margin)
     limits = judged_limits(one, question)
@@ -379,7 +379,7 @@ def pareto_front(
         own = {"objective": _as_speedup(found, one.speedup(question.objective))}
         own |= {
             name: gain
-            for name in FRONT_METRICS
+            for name in BY_PASSES
             if name not in question.objective and (gain := one.gain(name)) is not None
         }
         points.append((one, own))
@@ -402,7 +402,7 @@ def pareto_front(
             ],
             "values": {
                 metric: value
-                for metric in ("latency_p50", "throughput", *FRONT_METRICS)
+                for metric in ("latency_p50", "throughput", *BY_PASSES)
                 if (value := one.value(metric)) is not None
             },
         }

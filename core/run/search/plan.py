@@ -24,7 +24,6 @@ import numpy as np
 from core.evidence.comparison import same_request
 from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
-    FROM_MEDIANS,
     Evaluation,
     Stage,
     reference_doubts,
@@ -35,6 +34,7 @@ from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search.failures import ExcludedValues, excluded_values, sound
 from core.run.search.time_needed import can_confirm
 from core.spec import effective, is_provider_option
+from core.spec.metrics import BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space, reference
 from core.spec.targets import TargetSpec
@@ -347,9 +347,7 @@ def _is_surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
         kept = one.changes.get("enable_cpu_mem_arena", True)
         spread = MEMORY_SPREAD if kept else MEMORY_SPREAD_WITHOUT_ARENA
         return value is not None and value * (1 - spread) > target.limit
-    metric = (
-        "latency_p50" if target.metric in FROM_MEDIANS and target.metric != "throughput" else target.metric
-    )
+    metric = "latency_p50" if target.metric in BY_ROUNDS and target.metric != "throughput" else target.metric
     value = one.value(metric)
     if value is None or target.batch_size is not None:
         return False
@@ -381,7 +379,7 @@ def _eliminate(known: PlanState) -> Step | None:
     ]
     plain = sound(known.excluded, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
-    if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
+    if not set(known.question.objective) <= set(BY_ROUNDS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
         return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
     return Step(

@@ -17,14 +17,14 @@ from typing import BinaryIO
 from core.run.export_source import ExportSource
 from core.show.export import header
 from core.show.export.cpp import export_cpp
-from core.show.export.csharp import export_csharp
 from core.show.export.dockerfile import export_dockerfile
 from core.show.export.header import caution, not_carried
 from core.show.export.javascript import export_javascript
 from core.show.export.olive import export_olive
-from core.show.export.openvino import export_counterparts, export_openvino
+from core.show.export.openvino import export_openvino
 from core.show.export.ort_config import export_ort_config, pack_ort_config
 from core.show.export.perf_test import export_perf_test
+from core.show.export.programs import OTHER_RUNTIMES
 from core.show.export.python import export_python
 from core.show.export.triton import export_triton, pack_triton
 from core.show.export.yaml_file import export_short_yaml, export_yaml
@@ -152,15 +152,6 @@ FORMATS: tuple[ExportFormat, ...] = (
         write=export_cpp,
     ),
     ExportFormat(
-        name="csharp",
-        label="C#",
-        ending=".cs",
-        language="csharp",
-        purpose="a program for Microsoft.ML.OnnxRuntime that runs the session once",
-        cannot="memory reuse, execution order, deterministic compute, fallback, FP16 copy, inputs from files",
-        write=export_csharp,
-    ),
-    ExportFormat(
         name="perf-test",
         label="onnxruntime_perf_test",
         ending=".sh",
@@ -204,15 +195,6 @@ FORMATS: tuple[ExportFormat, ...] = (
         write=export_openvino,
     ),
     ExportFormat(
-        name="counterparts",
-        label="Equivalent settings",
-        ending=".counterparts.md",
-        language="markdown",
-        purpose="a table of this trial's settings and their equivalents in OpenVINO and TensorRT",
-        cannot="any configuration: it is documentation",
-        write=export_counterparts,
-    ),
-    ExportFormat(
         name="dockerfile",
         label="Dockerfile",
         ending=".Dockerfile",
@@ -234,16 +216,24 @@ FORMATS: tuple[ExportFormat, ...] = (
 )
 
 
+_REMOVED = {  # former formats, and what to do instead
+    "csharp": f"`{OTHER_RUNTIMES}` shows the program, with the name of every setting in C#.",
+    "counterparts": f"`{OTHER_RUNTIMES}` lists the equivalent settings of OpenVINO and TensorRT.",
+}
+
+
 def format_named(name: str) -> ExportFormat:
     """Return a row of the table.
 
     Raises:
-        SpecError: the format does not exist.
+        SpecError: the format does not exist, or no longer.
     """
     names = [one["name"] for one in records()]
     for one in FORMATS:
         if one.name == name:
             return one
+    if name in _REMOVED:
+        raise SpecError(f"`--format {name}` was removed.", hint=_REMOVED[name])
     raise SpecError(
         f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
         hint="List the formats and what each supports: ortune export --list",

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from core import wire
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills, measured_outputs
 from core.show.export.programs import (
     LEVELS,
-    NO_FALLBACK,
     accelerators,
     entries,
     exported_options,
     ort_spec,
-    plan_of,
-    quoted,
 )
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 # Providers of the generic call, with its names for them; CUDA and TensorRT have separate calls.
-GENERIC = {
+_GENERIC = {
     "OpenVINOExecutionProvider": "OpenVINO",
     "QNNExecutionProvider": "QNN",
     "XnnpackExecutionProvider": "XNNPACK",
@@ -33,7 +31,7 @@ GENERIC = {
     "VitisAIExecutionProvider": "VitisAI",
     "AzureExecutionProvider": "AZURE",
 }
-PROVIDERS = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT", **GENERIC}
+_PROVIDERS = {"CUDAExecutionProvider": "CUDA", "TensorrtExecutionProvider": "TensorRT", **_GENERIC}
 _TYPES = {  # numpy's name -> the type in memory, ONNX's name
     "float32": ("float", "FLOAT"),
     "float64": ("double", "DOUBLE"),
@@ -124,7 +122,7 @@ def export_cpp(source: ExportSource, accepted: str) -> str:
         SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    tracker, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), session_plan(spec.session)
     outputs = measured_outputs(trial, source.info)
     options = _session(spec, plan, tracker)
     feeds = input_fills(trial, spec, source.info, tracker, dtypes=_TYPES)
@@ -154,19 +152,19 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -
             lines.append(line)
             tracker.mark_exported(name)
     lines += [
-        f"options.AddConfigEntry({quoted(key, octal=True)}, {quoted(text, octal=True)});"
+        f"options.AddConfigEntry({_quoted(key)}, {_quoted(text)});"
         for key, text in entries(plan, tracker).items()
     ]
     for name, size in plan["free_dimension_overrides"].items():
         lines.append(
             "Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName("
-            f"options, {quoted(name, octal=True)}, {size}));"
+            f"options, {_quoted(name)}, {size}));"
         )
     tracker.mark_exported("free_dimension_overrides", "providers")
-    tracker.mark_unsupported("allow_fallback", NO_FALLBACK)
-    for one in accelerators(plan, PROVIDERS, "the C++ program"):
+    tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
+    for one in accelerators(plan, _PROVIDERS, "the C++ program"):
         lines += _provider(one, tracker)
-    path = f"const std::filesystem::path model({quoted(spec.model.path, octal=True)});"
+    path = f"const std::filesystem::path model({_quoted(spec.model.path)});"
     return [*lines, path, "Ort::Session session(env, model.c_str(), options);"]
 
 
@@ -207,20 +205,20 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
 
 def _provider(one: wire.ProviderPlan, tracker: SettingTracker) -> list[str]:
     options = exported_options(one, tracker)
-    if one["name"] in GENERIC:
-        pairs = [f"{{{quoted(k, octal=True)}, {quoted(v, octal=True)}}}" for k, v in options.items()]
+    if one["name"] in _GENERIC:
+        pairs = [f"{{{_quoted(k)}, {_quoted(v)}}}" for k, v in options.items()]
         made = f"std::unordered_map<std::string, std::string>{{{', '.join(pairs)}}}"
-        return [f'options.AppendExecutionProvider("{GENERIC[one["name"]]}", {made});']
+        return [f'options.AppendExecutionProvider("{_GENERIC[one["name"]]}", {made});']
     text = _OWN_OPTIONS.format(
-        type=PROVIDERS[one["name"]],
-        keys=", ".join(quoted(key, octal=True) for key in options),
-        values=", ".join(quoted(text, octal=True) for text in options.values()),
+        type=_PROVIDERS[one["name"]],
+        keys=", ".join(_quoted(key) for key in options),
+        values=", ".join(_quoted(text) for text in options.values()),
     )
     return text.splitlines()
 
 
 def _values(feeds: list[Fill], spec: TrialSpec) -> list[str]:
-    names = ", ".join(quoted(one.name, octal=True) for one in feeds)
+    names = ", ".join(_quoted(one.name) for one in feeds)
     lines = [f"const std::vector<const char*> input_names{{{names}}};", "std::vector<Ort::Value> inputs;"]
     if any(one.constant is None for one in feeds):
         lines.insert(0, f"std::mt19937_64 random({spec.workload.seed});")
@@ -254,10 +252,10 @@ def _int64(number: int) -> str:
 def _run(
     spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker, feeds: list[Fill], outputs: list[str]
 ) -> list[str]:
-    names = ", ".join(quoted(name, octal=True) for name in outputs)
+    names = ", ".join(_quoted(name) for name in outputs)
     lines = [f"const std::vector<const char*> output_names{{{names}}};", "Ort::RunOptions run_options;"]
     for key, text in plan["run_config_entries"].items():
-        lines.append(f"run_options.AddConfigEntry({quoted(key, octal=True)}, {quoted(text, octal=True)});")
+        lines.append(f"run_options.AddConfigEntry({_quoted(key)}, {_quoted(text)});")
         tracker.mark_exported(key)
     tracker.mark_exported("use_io_binding")
     if spec.workload.use_io_binding:
@@ -287,3 +285,16 @@ def _bound(plan: wire.SessionPlan, feeds: list[Fill]) -> list[str]:
         "binding.SynchronizeOutputs();",
         "const auto outputs = binding.GetOutputValues();",
     ]
+
+
+def _quoted(text: str) -> str:
+    """Return a string literal of plain ASCII, so no text can become code.
+
+    Other characters are bytes of UTF-8 in octal, which every compiler reads alike.
+    """
+    return '"' + "".join(map(_octal, text.encode(errors="replace"))) + '"'
+
+
+def _octal(byte: int) -> str:
+    plain = 32 <= byte < 127 and byte not in b'"\\?'  # `??/` was a backslash once
+    return chr(byte) if plain else f"\\{byte:03o}"

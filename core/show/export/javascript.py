@@ -1,4 +1,7 @@
-"""Writes a Node program that builds a trial's session with `onnxruntime-node` and runs it once. Pure."""
+"""Writes a Node program that builds a trial's session with `onnxruntime-node` and runs it once. Pure.
+
+Texts of a configuration enter the program only as JSON in plain ASCII, so no text can become code.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import json
 from core import wire
 from core.evidence.measurement import Trial
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills
-from core.show.export.programs import accelerators, entries, exported_options, ort_spec, plan_of, quoted
+from core.show.export.programs import accelerators, entries, exported_options, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
@@ -110,7 +114,7 @@ def export_javascript(source: ExportSource, accepted: str) -> str:
     """
     trial, spec = source.trial, ort_spec(source.trial)
     tracker = SettingTracker(spec)
-    options = _options(spec, plan_of(spec), tracker)
+    options = _options(spec, session_plan(spec.session), tracker)
     feeds = input_fills(trial, spec, source.info, tracker, dtypes=_ARRAYS)
     blocks = [_START, _model(spec), f"const options = {json.dumps(options, indent=2)};", *_feeds(feeds, spec)]
     return "\n\n".join([_head(trial, accepted, tracker), *(one.strip("\n") for one in blocks), _MAIN])
@@ -128,8 +132,8 @@ def _head(trial: Trial, accepted: str, tracker: SettingTracker) -> str:
 
 
 def _model(spec: TrialSpec) -> str:
-    line = f"const MODEL = {quoted(spec.model.path)};\n"
-    return line + (_CHECK.format(sha256=quoted(spec.model.sha256)) if spec.model.sha256 else "")
+    line = f"const MODEL = {json.dumps(spec.model.path)};\n"
+    return line + (_CHECK.format(sha256=json.dumps(spec.model.sha256)) if spec.model.sha256 else "")
 
 
 def _options(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, object]:
@@ -160,7 +164,7 @@ def _feeds(feeds: list[Fill], spec: TrialSpec) -> list[str]:
     if any(one.dtype == "float16" for one in feeds):
         blocks.append(_HALF)
     lines = [
-        f"  [{quoted(one.name)}]: "
+        f"  [{json.dumps(one.name)}]: "
         f'tensor("{one.dtype}", {_ARRAYS[one.dtype]}, {one.shape}, () => {_value(one)}),'
         for one in feeds
     ]

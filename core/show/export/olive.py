@@ -11,9 +11,10 @@ from typing import Any
 
 from core import wire
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
-from core.show.export.programs import LEVELS, entries, ort_spec, plan_of
+from core.show.export.programs import LEVELS, entries, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.spec.steps import Step
@@ -69,7 +70,7 @@ def export_olive(source: ExportSource, accepted: str) -> str:
 
 
 def _inference_settings(spec: TrialSpec, tracker: SettingTracker) -> dict[str, Any]:
-    plan = plan_of(spec)
+    plan = session_plan(spec.session)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     options: dict[str, Any] = {}
     for name in (

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.model_file import copy_model, refuse_fp16
-from core.show.export.programs import LEVELS, ort_spec, plan_of
+from core.show.export.programs import LEVELS, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -69,7 +70,7 @@ def _spec(source: ExportSource) -> TrialSpec:
 
 
 def _options(spec: TrialSpec, tracker: SettingTracker) -> dict[str, int]:
-    plan = plan_of(spec)
+    plan = session_plan(spec.session)
     tracker.mark_unsupported("providers", _PROVIDER)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     names = ("intra_op_num_threads", "inter_op_num_threads", "execution_mode", "graph_optimization_level")

@@ -9,6 +9,7 @@ import shlex
 
 from core import wire
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
 from core.show.export.programs import (
@@ -18,7 +19,6 @@ from core.show.export.programs import (
     entries,
     exported_options,
     ort_spec,
-    plan_of,
 )
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
@@ -52,7 +52,7 @@ def export_perf_test(source: ExportSource, accepted: str) -> str:
         SpecError: another engine, a provider that the tool lacks, or unknown inputs.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    tracker, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), session_plan(spec.session)
     words = ["onnxruntime_perf_test", *_provider(plan, spec, tracker), *_attributes(plan, tracker)]
     words += _entries(plan, tracker)
     words += _feeds(measured_inputs(trial, spec, source.info), spec, tracker)

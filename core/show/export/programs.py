@@ -1,8 +1,4 @@
-"""Common parts of the programs in JavaScript, C++ and C#: providers, config entries, literals. Pure.
-
-Texts of a configuration enter a program only as string literals. Every character that is not plain ASCII is
-escaped, so no text can become code.
-"""
+"""What several formats need of a session: its spec, its providers, its config entries. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +6,13 @@ from collections.abc import Mapping
 
 from core import wire
 from core.evidence.measurement import Trial
-from core.run.plan import session_plan
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec, spec_from_dict
 from core.wire import engines
 from core.wire.errors import SpecError
 
+OTHER_RUNTIMES = "docs/how-to/other-runtimes.md"  # settings by their names in other languages and runtimes
 CPU = "CPUExecutionProvider"
-NO_FALLBACK = "a provider that does not load ends the program"
 DISABLED = "optimization.disable_specified_optimizers"  # the config entry; names with `;` between them
 LEVELS: Mapping[str, int] = {  # values of ONNX Runtime's C API
     "ORT_DISABLE_ALL": 0,
@@ -73,37 +68,8 @@ def entries(plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, str]:
     return found
 
 
-def plan_of(spec: TrialSpec) -> wire.SessionPlan:
-    """Return the resolved session, the source of every format."""
-    return session_plan(spec.session)
-
-
 def exported_options(provider: wire.ProviderPlan, tracker: SettingTracker, *names: str) -> dict[str, str]:
     """Return the options of a provider (only `names`, if given), and mark them as exported."""
     found = {key: text for key, text in provider["options"].items() if not names or key in names}
     tracker.mark_exported(*(f"{provider['name']}.{key}" for key in found))
     return found
-
-
-def quoted(text: str, *, octal: bool = False) -> str:
-    r"""Return a string literal in double quotes; what is not plain ASCII is written as `\uXXXX`.
-
-    Args:
-        text: to write.
-        octal: as bytes of UTF-8 in octal, which every C++ compiler reads alike.
-    """
-    if octal:
-        return '"' + "".join(map(_octal, text.encode(errors="replace"))) + '"'
-    return '"' + "".join(map(_unicode, text)) + '"'
-
-
-def _octal(byte: int) -> str:
-    plain = 32 <= byte < 127 and byte not in b'"\\?'  # `??/` was a backslash once
-    return chr(byte) if plain else f"\\{byte:03o}"
-
-
-def _unicode(character: str) -> str:
-    if " " <= character <= "~" and character not in '"\\':
-        return character
-    units = character.encode("utf-16-be", errors="surrogatepass")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -15,10 +15,11 @@ from typing import BinaryIO
 from core import wire
 from core.run.bundle import WEIGHTS_HINT, path_problem
 from core.run.export_source import ExportSource
+from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
 from core.show.export.model_file import copy_file, copy_model, refuse_fp16
-from core.show.export.programs import accelerators, exported_options, ort_spec, plan_of
+from core.show.export.programs import accelerators, exported_options, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -95,7 +96,7 @@ def export_triton(source: ExportSource, accepted: str) -> str:
             f"The inputs and outputs of the model of trial {trial.id} are unknown.",
             hint="Add the model to the library first, for example with `inspect`.",
         )
-    tracker, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), session_plan(spec.session)
     rows, why_not = _max_batch(source, spec, info)
     tracker.mark_exported("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
     if not rows:

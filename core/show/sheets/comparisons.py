@@ -30,10 +30,11 @@ from core.show.comparison_text import (
 )
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, verdict_basis
-from core.show.table import Abridged, Column, Item, Table, Value, tabulate
+from core.show.table import Abridged, Column, Item, Kind, Table, Value, tabulate
 from core.show.verdict import background_load_text, short_of
 from core.show.words import changes_text, counted, interval, state_words, verdict
 from core.spec import spec_from_dict
+from core.spec.metrics import METRICS, Metric, Quantity
 from core.store import Deletion, Tags
 from core.wire.errors import TunerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
@@ -157,6 +158,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: by_id[one].state if one in by_id else "deleted",
         ),
         *_doubts_in_files(by_id.get),
+        *_other_metrics(result, but=("throughput", "cpu_s", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
         drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
         colors=[icon_and_color(found[one])[1] if one in found else None for one in order(comparison)],
@@ -286,6 +288,29 @@ def _latency_in_files(
     return [column(name) for name in ("p50_s", "p50_s_low", "p50_s_high", "p95_s")]
 
 
+_KINDS: Mapping[Quantity, Kind] = {"time": "ms", "size": "bytes"}
+
+
+def _other_metrics(
+    result: Callable[[Item], Mapping[str, Any]], *, but: Sequence[str]
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Return the columns of the metrics that a table does not place itself.
+
+    Args:
+        result: of an item.
+        but: names of the metrics that the table has already.
+    """
+
+    def column(metric: Metric) -> tuple[Column, Callable[[Item], Value]]:
+        kind = _KINDS.get(metric.quantity, "number")
+        return (
+            Column(metric.column, kind, key=metric.key, on="browser", more=True, help=metric.help),
+            lambda one: metric.value(result(one)),
+        )
+
+    return [column(one) for one in METRICS.values() if one.column and one.name not in but]
+
+
 def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column, Callable[[Item], Value]]]:
     def result(one: Item) -> Mapping[str, Any]:
         found = trial(one)
@@ -366,9 +391,9 @@ def points(
         (Column("front", key="front", on="none"), stands(lambda one: one.front)),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
-            lambda one: one.peak_rss_bytes,
+            lambda one: one.result.get("peak_rss_bytes"),
         ),
-        (Column("runs", "count", on="browser", more=True), lambda one: one.runs or None),
+        (Column("runs", "count", on="browser", more=True), lambda one: one.result.get("runs")),
         (Column("ran on", on="browser", more=not any(one.fallback for one in found)), _ran_on),
         (
             Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
@@ -386,6 +411,7 @@ def points(
         (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
         (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
         (Column("error", key="error", on="browser"), lambda one: one.error),
+        *_other_metrics(_result_of_a_point, but=("throughput", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, ranking)),
         drop=("p95", "trial", "95 % interval"),
         solid=("95 % interval", "samples/s, 95 %"),
@@ -402,6 +428,10 @@ _MARKS = {BEST: "★", LEVEL: "= ★", INCONCLUSIVE: "? ★", "": ""}
 
 def _number(value: object) -> Value:
     return value if isinstance(value, int) else None
+
+
+def _result_of_a_point(one: Measured) -> Mapping[str, Any]:
+    return one.result
 
 
 def _same_as(one: Measured) -> str:
@@ -431,12 +461,11 @@ def _against_default(one: Measured) -> str:
 
 
 def _ran_on(one: Measured) -> str:
-    ran = {"effective_providers": one.providers, "fallback": one.fallback}
-    return "" if one.latency is None else ran_on(ran)
+    return "" if one.latency is None else ran_on(one.result)
 
 
 def _remarks_on_a_point(one: Measured, ranking: SweepRanking | None) -> str:
-    remarks = _fallback(one.providers if one.fallback else None)
+    remarks = _fallback(one.result.get("effective_providers") if one.fallback else None)
     if ranking is not None:
         remarks += ["over the limit"] if ranking.is_in(one, ranking.over) else []
     remarks += [OUTPUTS_DIFFER] if one.breach else []
@@ -520,6 +549,7 @@ def history(
         *_tag_columns(own),
         *_doubts_in_files(_same_trial),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
+        *_other_metrics(_facts, but=("throughput", "cpu_s", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
         drop=("samples/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),

@@ -33,18 +33,12 @@ from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import background_load_text
 from core.show.words import counted, state_words
 from core.spec import settings
-from core.spec.question import OBJECTIVES, question_from_dict
+from core.spec.metrics import METRICS
+from core.spec.question import question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
 from core.wire.units import ci, ms, size
 
-WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
-    **dict.fromkeys(("latency_p50", "latency_mean", "latency_p95", "latency_p99"), ("faster", "slower")),
-    "throughput": ("more samples/s", "fewer samples/s"),
-    "cpu_s": ("less CPU time per sample", "more CPU time per sample"),
-    "peak_rss": ("less peak memory", "more peak memory"),
-    "model_size": ("smaller", "larger"),
-}
 COLORS: Mapping[str, Color] = {
     "FOUND": "green",
     "NO_DIFFERENCE": "blue",
@@ -62,7 +56,8 @@ REASON_LIMIT = 160  # characters of a reason
 def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
     """Return a speed-up and its interval as texts: ("1.42× faster", "95 % CI [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
-    better, worse = WORDS.get(gain["metric"], ("better", "worse"))
+    metric = METRICS.get(gain["metric"])  # None: of two weighted ones
+    better, worse = (metric.better, metric.worse) if metric is not None else ("better", "worse")
     if low is None or high is None:
         return f"about {ratio_text(ratio)}×", "no interval"
     if gain["verdict"] == Verdict.SLOWER:
@@ -441,6 +436,3 @@ def _short_answer(one: StudyRecord) -> str:
         case "NONE_KEEPS_LIMITS":
             return "none meets the constraints"
     return str(one.answer["outcome"]).lower()
-
-
-assert set(WORDS) == set(OBJECTIVES)

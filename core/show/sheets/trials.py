@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.operation_counts import OperationCounts, count_nodes, key_of
 from core.evidence.quality import quality
@@ -143,7 +143,7 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
         "batch", f"{counted(result.get('batch_size'), 'sample')}; {counted(result.get('runs'), 'run')}"
     )
     for one in result.get("fed") or []:
-        yield Fact("input", input_text(input_from_dict(one)))
+        yield Fact("input", input_text(one))
     if told := model_text(result):
         yield Fact("model", told)
     changes = ", ".join(f"{name}={value}" for name, value in changes_of(spec).items())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.verdict import Color
 from core.run.variants import Branch, creation_check, lineage, precision_of_model, steps_of, tree, variant_of
 from core.show import format
@@ -66,7 +66,7 @@ def transform_sheet(
 def _inputs_text(records: Sequence[ModelRecord]) -> list[str]:
     """Return the inputs of the output comparison as text, one entry for each distinct kind."""
     found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
-    return list(dict.fromkeys(input_text(input_from_dict(one)) for one in found))
+    return list(dict.fromkeys(input_text(one) for one in found))
 
 
 def _row(record: ModelRecord) -> tuple[str, ...]:

@@ -11,41 +11,36 @@ This is not a measurement: no result here becomes a trial's latency.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from core import wire
 from core.wire import Progress, limits
 from core.wire.errors import HOME_HINT, StoreError, TunerError
 from core.wire.files import written_whole
+from core.wire.profile import LAYOUT_OR_COPY, NodeTime, Profile, middle_half
+from core.wire.profile_passes import VERSION, Origin, Passes, RanNode, Side
 from core.worker.measure import timing
 from core.worker.measure.contestant import pin
 from core.worker.measure.inference import Inference, prepare, translate_errors
-from core.worker.session import CPU, build_session
+from core.worker.session import CPU, build_session, saving_graph
 from core.worker.session.feeds import sample_count
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-    from core.wire.profile import NodeTime, Profile
 
 PASSES = 5  # per side: the fewest that show scatter after the best and worst are dropped
 PASS_S = 0.25  # with the profiler, and the same again without it
 MIN_RUNS, MAX_RUNS = 5, 100
 WARM_RUNS = 3  # per session, after the first
 MAX_EVENTS = 900_000  # ONNX Runtime drops events after the millionth
-
-# Operators that only copy or reorder; ONNX Runtime numbers the names of these anew in every session.
-_NUMBERED_ANEW = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
-_WEIGHTS = {  # keep the weights out of the saved graph
-    "session.optimized_model_external_initializers_file_name": "weights.bin",
-    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-}
 
 Key = tuple[tuple[str, ...], str, str, str]  # path, name, operator, provider
 
@@ -72,16 +67,15 @@ def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
             progress("profile", done, PASSES * len(sides))
             side.run_pass()
         progress("match", 0, 1)
-        from core.wire.profile_passes import VERSION
-
-        passes: wire.Passes = {
-            "version": VERSION,
-            "sides": [side.result() for side in sides],
-            "fingerprint": plan["fingerprint"],
-            "created_at": time.time(),
-        }
+        baseline, candidate = (side.result() for side in sides)
+    passes = Passes(
+        version=VERSION,
+        sides=(baseline, candidate),
+        fingerprint=plan["fingerprint"],
+        created_at=time.time(),
+    )
     _write(Path(plan["output"]), passes)
-    notes = [note for side in passes["sides"] for note in side["notes"]]
+    notes = [note for side in passes.sides for note in side.notes]
     return {"output": plan["output"], "passes": PASSES, "notes": list(dict.fromkeys(notes))}
 
 
@@ -91,10 +85,10 @@ def _alternate(sides: Sequence[_Side]) -> Iterator[_Side]:
         yield from sides if number % 2 == 0 else reversed(sides)
 
 
-def _write(path: Path, passes: wire.Passes) -> None:
+def _write(path: Path, passes: Passes) -> None:
     try:
         with written_whole(path) as draft:
-            draft.write_text(json.dumps(passes, separators=(",", ":")))
+            draft.write_bytes(msgspec.json.encode(passes))
     except OSError as error:
         raise StoreError(
             f"What the profiles show cannot be kept in `{path}`: {error.strerror or error}.",
@@ -112,16 +106,16 @@ class _Side:
         self.notes: list[str] = []
         self.model = self._read_named_model()
         self.allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-        self.optimized: Path | None = folder / "optimized.onnx"
+        self.optimized: Path | None = folder / ".optimized.onnx"
         self.runs = MIN_RUNS
         self.rows = 0
         self.requested: list[str] = []
         self.effective: list[str] = []
         self.effective_when_saved: list[str] = []
         self.fallback_reason = ""
-        self.ran: list[wire.RanNode] = []
+        self.ran: Sequence[NodeTime] = ()  # in the first pass
         self.parallel = False
-        self.nodes: dict[Key, wire.PassNode] = {}
+        self.passes: list[dict[Key, list[NodeTime]]] = []
         self.run_s: list[float] = []
         self.plain_s: list[float] = []
 
@@ -131,22 +125,13 @@ class _Side:
         Names cost nothing at run time, and a node without a name cannot be followed through a fusion.
         """
         from core.worker.models import read_model
-        from core.worker.models.graphs import external_tensors
-        from core.worker.models.origins import name_nodes
+        from core.worker.models.graphs import name_nodes, named_copy
 
         path = Path(self.plan["model_path"])
         model = read_model(path)
-        if not name_nodes(model):
-            return model
-        if external_tensors(model):
-            self.notes.append(
-                "Nodes of this model have no names and its weights are in another file, so fused nodes "
-                "cannot all be matched."
-            )
-            return model
-        copy = self.folder / path.name
-        copy.write_bytes(model.SerializeToString())
-        self.plan = {**self.plan, "model_path": str(copy)}
+        if name_nodes(model):
+            named = named_copy(model, path, self.folder, self.notes)
+            self.plan = {**self.plan, "model_path": str(named)}
         return model
 
     # --- running --------------------------------------------------------------------------------------------
@@ -173,7 +158,6 @@ class _Side:
 
     def run_pass(self) -> None:
         """Build a session, run it with the profiler and then without, and record both."""
-        from core.wire.profile import middle_half
         from core.worker.measure.profile_parser import parse_profile
 
         file, plain_ns = self._profiled_and_plain()
@@ -206,15 +190,8 @@ class _Side:
 
     def _saving(self) -> Inference | None:
         """Return the same session with its optimized graph saved; None if saving fails."""
-        session = self.plan["session"]
         try:
-            return self._inference(
-                {
-                    **session,
-                    "attributes": {**session["attributes"], "optimized_model_filepath": str(self.optimized)},
-                    "config_entries": {**session["config_entries"], **_WEIGHTS},
-                }
-            )
+            return self._inference(saving_graph(self.plan["session"], str(self.optimized)))
         except TunerError:  # for example, a graph that a provider has compiled cannot be saved
             self.optimized = None
             return None
@@ -222,42 +199,35 @@ class _Side:
     # --- totals ---------------------------------------------------------------------------------------------
 
     def _add(self, profile: Profile) -> None:
-        if not self.ran:
-            self.ran = [_ran(node) for node in profile.nodes]
+        self.ran = self.ran or profile.nodes
         self.parallel |= profile.parallel
-        done = len(self.run_s)
+        nodes: dict[Key, list[NodeTime]] = defaultdict(list)
         for node in profile.nodes:
-            entry = self.nodes.setdefault(_key(node), _entry(node))
-            if len(entry["self_s"]) < done:
-                entry["self_s"] += [0.0] * (done - len(entry["self_s"]))
-                entry["nodes"], entry["calls_per_run"] = 0, 0.0
-            entry["self_s"][-1] += node.self_s
-            entry["nodes"] += 1
-            entry["calls_per_run"] += node.calls_per_run
+            nodes[_key(node)].append(node)
+        self.passes.append(nodes)
 
-    def result(self) -> wire.PassSide:
-        """Return the result in the stored form."""
+    def result(self) -> Side:
+        """Return the totals of all passes."""
         from core.worker.models.origins import model_nodes
 
-        for entry in self.nodes.values():
-            entry["self_s"] += [0.0] * (PASSES - len(entry["self_s"]))
-        return {
-            "requested_providers": self.requested,
-            "effective_providers": self.effective,
-            "fallback": bool(self.fallback_reason),
-            "fallback_reason": self.fallback_reason,
-            "batch_size": self.rows,
-            "parallel": self.parallel,
-            "runs": self.runs,
-            "run_s": self.run_s,
-            "plain_s": self.plain_s,
-            "nodes": list(self.nodes.values()),
-            "model": model_nodes(self.model),
-            "origins": self._origins(),
-            "notes": list(dict.fromkeys(self.notes)),
-        }
+        keys = dict.fromkeys(key for one in self.passes for key in one)
+        return Side(
+            requested_providers=tuple(self.requested),
+            effective_providers=tuple(self.effective),
+            fallback=bool(self.fallback_reason),
+            fallback_reason=self.fallback_reason,
+            batch_size=self.rows,
+            parallel=self.parallel,
+            runs=self.runs,
+            run_s=tuple(self.run_s),
+            plain_s=tuple(self.plain_s),
+            nodes=tuple(_in_all_passes(key, [one.get(key, []) for one in self.passes]) for key in keys),
+            model=model_nodes(self.model),
+            origins=self._origins(),
+            notes=tuple(dict.fromkeys(self.notes)),
+        )
 
-    def _origins(self) -> list[wire.Origin] | None:
+    def _origins(self) -> tuple[Origin, ...] | None:
         import onnx
 
         from core.worker.models.origins import origins
@@ -271,28 +241,21 @@ class _Side:
 
 
 def _key(node: NodeTime) -> Key:
-    name = node.op_type if node.op_type in _NUMBERED_ANEW else node.name
+    name = node.op_type if node.op_type in LAYOUT_OR_COPY else node.name
     return node.path, name, node.op_type, node.provider
 
 
-def _entry(node: NodeTime) -> wire.PassNode:
-    path, name, op_type, provider = _key(node)
-    return {
-        "path": list(path),
-        "name": name,
-        "op_type": op_type,
-        "provider": provider,
-        "inserted": node.inserted,
-        "nodes": 0,
-        "calls_per_run": 0.0,
-        "self_s": [],
-    }
-
-
-def _ran(node: NodeTime) -> wire.RanNode:
-    return {
-        "path": list(node.path),
-        "name": node.name,
-        "op_type": node.op_type,
-        "node_index": node.node_index,
-    }
+def _in_all_passes(key: Key, passes: Sequence[list[NodeTime]]) -> RanNode:
+    """Return one node, which may be missing in some passes; its counts are those of the last one."""
+    path, name, op_type, provider = key
+    found = [nodes for nodes in passes if nodes]
+    return RanNode(
+        path=path,
+        name=name,
+        op_type=op_type,
+        provider=provider,
+        inserted=found[0][0].inserted,
+        nodes=len(found[-1]),
+        calls_per_run=sum(node.calls_per_run for node in found[-1]),
+        self_s=tuple(sum((node.self_s for node in nodes), 0.0) for nodes in passes),
+    )

@@ -17,15 +17,21 @@ from pathlib import Path
 import msgspec
 
 from core.wire.errors import WorkerError
-from core.wire.profile import NodeTime, Profile, Span, Tensor, middle_half
+from core.wire.profile import (
+    INSERTED_CAST,
+    LAYOUT_OR_COPY,
+    NodeTime,
+    Profile,
+    Span,
+    Tensor,
+    middle_half,
+)
 from core.worker.measure.calltree import Call, NodeTotal, Totals, Trace, add_up, nest, node_name
 from core.worker.measure.trace import Event, Lines, Whole, number, shapes
 
 MAX_SPANS = 20_000  # a timeline with more is unreadable and slow to draw
 
 _MICRO = 1_000_000  # ORT counts microseconds
-_LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
-_INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")
 _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
@@ -142,7 +148,7 @@ def _tensors(raw: msgspec.Raw) -> tuple[Tensor, ...]:
 
 def _is_inserted(op_type: str, name: str) -> bool:
     # Other nodes are named after the Cast whose output they replaced, so the name alone does not tell.
-    return op_type in _LAYOUT_OR_COPY or (op_type == "Cast" and name.startswith(_INSERTED_CAST))
+    return op_type in LAYOUT_OR_COPY or (op_type == "Cast" and name.startswith(INSERTED_CAST))
 
 
 def _spans(trace: Trace, totals: Totals, index: int) -> list[Span]:

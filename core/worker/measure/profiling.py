@@ -19,7 +19,7 @@ from core.wire import Progress
 from core.wire.errors import TunerError
 from core.worker.measure import timing
 from core.worker.measure.inference import Inference, count_samples, prepare, translate_errors
-from core.worker.session import build_session
+from core.worker.session import build_session, saving_graph
 
 if TYPE_CHECKING:
     from core.wire.profile import Constants, Profile
@@ -61,10 +61,7 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
         progress("read", 0, 1)
         found = replace(_parsed(trace), constants=_constants(plan, prefix))
     return {
-        "requested_providers": built.requested,
-        "effective_providers": built.effective,
-        "fallback": built.fallback,
-        "fallback_reason": built.fallback_reason,
+        **built.providers(),
         "batch_size": rows,
         "assigned_nodes": assigned,
         "unprofiled_latencies_ns": unprofiled,
@@ -114,19 +111,6 @@ def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
         return sum(1 for _ in file)
 
 
-def _saving(session: wire.SessionPlan, prefix: str) -> wire.SessionPlan:
-    """Return the session plan that also saves the graph next to the trace, with external weights."""
-    weights = {
-        "session.optimized_model_external_initializers_file_name": f"{Path(prefix).name}-weights.bin",
-        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-    }
-    return {
-        **session,
-        "attributes": {**session["attributes"], "optimized_model_filepath": f"{prefix}{_GRAPH}"},
-        "config_entries": {**session["config_entries"], **weights},
-    }
-
-
 def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
     """Return constants of the optimized graph; empty if it cannot be saved: the profile can do without."""
     path = Path(plan["model_path"])
@@ -142,7 +126,7 @@ def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
         beside = external_tensors(onnx.load(str(path), load_external_data=False))
         if path.stat().st_size + sum(map(tensor_bytes, beside)) > MOST_SAVED_BYTES:
             return ()
-        build_session(plan["model_path"], _saving(plan["session"], prefix))
+        build_session(plan["model_path"], saving_graph(plan["session"], f"{prefix}{_GRAPH}"))
         return tuple(constants_of(onnx.load(f"{prefix}{_GRAPH}", load_external_data=False)))
     except (TunerError, OSError, DecodeError):  # for example, a graph that a provider has compiled
         return ()

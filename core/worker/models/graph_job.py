@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import json
 import tempfile
 import time
 from collections import ChainMap, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
@@ -24,13 +25,14 @@ from core import wire
 from core.wire import Progress
 from core.wire.errors import HOME_HINT, ModelError, StoreError
 from core.wire.files import written_whole
-from core.wire.graph import VERSION
+from core.wire.graph import VERSION, Graphs, Level, Node, Side, Tensor
 from core.worker.models import read_model
 from core.worker.models.graphs import (
     bodies_of,
     dtype_name,
-    external_tensors,
     graphs_of,
+    name_nodes,
+    named_copy,
     op_name,
     tensor_bytes,
     tensor_elements,
@@ -47,10 +49,6 @@ NAME, TEXT = 300, 160  # characters
 ATTRIBUTES = 40
 SCOPES = 12
 SMALL = 1024  # elements of a weight that shape inference may need
-_WEIGHTS = {  # keep the weights out of the saved graph
-    "session.optimized_model_external_initializers_file_name": "weights.bin",
-    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-}
 _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError, MemoryError)
 
 _TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: its enclosing modules, as text of a Python list
@@ -58,7 +56,7 @@ _TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: its enclosing modules
 _OriginsByGraph = dict[
     int, tuple[GraphProto, GraphProto, list[MatchedNode]]
 ]  # by the id of an optimized graph
-_KnownTensors = ChainMap[str, wire.GraphTensor]  # by name; a body also sees the names around it
+_KnownTensors = ChainMap[str, Tensor]  # by name; a body also sees the names around it
 
 
 def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
@@ -77,35 +75,30 @@ def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply
     file = Path(plan["model_path"])
     model = read_model(file)
     _check_size(model, file)
-    renamed = name_as_profiled(model)
+    renamed = name_nodes(model, as_profiled=True)
     optimized, effective, notes = None, list[str](), list[str]()
     with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
         if plan["session"] is not None:
             progress("optimize", 0, 1)
-            path = _named_copy(model, file, Path(folder), notes) if renamed else file
+            path = named_copy(model, file, Path(folder), notes) if renamed else file
             built, saved = _saved(path, plan["session"], Path(folder))
             effective, optimized = built.effective, saved
         _drop_weights(model)
         matched = {} if optimized is None else _matched(model, optimized)
-        drawn: wire.DrawnGraphs = {
-            "version": VERSION,
-            "model": _side(model, {}, notes_of=file),
-            "optimized": None if optimized is None else _side(optimized, matched),
-            "effective_providers": effective,
-            "notes": notes,
-            "created_at": time.time(),
-        }
-    _write(Path(plan["output"]), drawn)
-    sides = [_count(one) for one in (drawn["model"], drawn["optimized"]) if one is not None]
+        graphs = Graphs(
+            version=VERSION,
+            model=_side(model, {}, notes_of=file),
+            optimized=None if optimized is None else _side(optimized, matched),
+            effective_providers=tuple(effective),
+            notes=tuple(notes),
+            created_at=time.time(),
+        )
+    _write(Path(plan["output"]), graphs)
     return {
         "output": plan["output"],
-        "nodes": sides[0],
-        "optimized_nodes": sides[1] if len(sides) > 1 else None,
+        "nodes": graphs.model.count,
+        "optimized_nodes": None if graphs.optimized is None else graphs.optimized.count,
     }
-
-
-def _count(side: wire.DrawnSide) -> int:
-    return sum(len(level["nodes"]) for level in side["levels"])
 
 
 def _check_size(model: ModelProto, file: Path) -> None:
@@ -117,59 +110,15 @@ def _check_size(model: ModelProto, file: Path) -> None:
         )
 
 
-def name_as_profiled(model: ModelProto) -> bool:
-    """Name every unnamed node as ONNX Runtime's profile does; return whether there was one.
-
-    The name is the operator and the index in the graph; a Constant becomes a weight and has no index.
-    """
-    found = False
-    for graph in graphs_of(model):
-        taken = {node.name for node in graph.node}
-        index = 0
-        for node in graph.node:
-            if not node.name:
-                found = True
-                node.name = _free(f"{node.op_type}_{index}", taken)
-                taken.add(node.name)
-            index += node.op_type != "Constant"
-    return found
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
-
-
 # --- optimized graph ----------------------------------------------------------------------------------------
-
-
-def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
-    """Return a copy in which every node has its name, so that it can be followed through a fusion."""
-    if external_tensors(model):
-        notes.append(
-            "Nodes of this model have no names and its weights are in another file, so fused nodes "
-            "cannot all be matched."
-        )
-        return file
-    copy = folder / "named.onnx"
-    copy.write_bytes(model.SerializeToString())
-    return copy
 
 
 def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSession, ModelProto]:
     """Build the session and read the graph that it saves."""
-    from core.worker.session import build_session
+    from core.worker.session import build_session, saving_graph
 
-    saved = folder / "optimized.onnx"
-    built = build_session(
-        str(path),
-        {
-            **session,
-            "attributes": {**session["attributes"], "optimized_model_filepath": str(saved)},
-            "config_entries": {**session["config_entries"], **_WEIGHTS},
-        },
-    )
+    saved = folder / ".optimized.onnx"
+    built = build_session(str(path), saving_graph(session, str(saved)))
     if not saved.is_file():
         raise ModelError(
             "ONNX Runtime saved no optimized graph of this session.",
@@ -195,7 +144,7 @@ def _drop_weights(model: ModelProto) -> None:
                     tensor.ClearField(field)
 
 
-def _side(model: ModelProto, matched: _OriginsByGraph, *, notes_of: Path | None = None) -> wire.DrawnSide:
+def _side(model: ModelProto, matched: _OriginsByGraph, *, notes_of: Path | None = None) -> Side:
     """Describe one graph with its bodies, and shapes as far as they are known.
 
     Args:
@@ -219,11 +168,11 @@ def _side(model: ModelProto, matched: _OriginsByGraph, *, notes_of: Path | None 
         around.append(ChainMap(_tensors(typed), *outer))
         _, own, nodes = matched.get(id(graph), (graph, graph, []))
         levels.append(_level(path, role, graph, around[-1], [_original_names(one, own) for one in nodes]))
-    return {"levels": levels, "notes": notes}
+    return Side(levels=tuple(levels), notes=tuple(notes))
 
 
-def _original_names(one: MatchedNode, own: GraphProto) -> tuple[list[str], bool]:
-    return [_clip(own.node[index].name, NAME) for index in one.covered], one.inserted
+def _original_names(one: MatchedNode, own: GraphProto) -> tuple[tuple[str, ...], bool]:
+    return tuple(_clip(own.node[index].name, NAME) for index in one.covered), one.inserted
 
 
 def _levels(graph: GraphProto) -> Iterator[tuple[tuple[str, ...], str, int | None, GraphProto]]:
@@ -247,47 +196,51 @@ def _level(
     path: tuple[str, ...],
     role: str,
     graph: GraphProto,
-    known: Mapping[str, wire.GraphTensor],
-    does: Sequence[tuple[list[str], bool]],
-) -> wire.GraphLevel:
+    known: Mapping[str, Tensor],
+    does: Sequence[tuple[tuple[str, ...], bool]],
+) -> Level:
     nodes = []
     used: dict[str, None] = {}
     for index, node in enumerate(graph.node):
-        of, inserted = does[index] if index < len(does) else ([], False)
+        of, inserted = does[index] if index < len(does) else ((), False)
         drawn = _node(node, index, of, inserted=inserted)
-        used |= dict.fromkeys((*drawn["inputs"], *drawn["outputs"], *drawn["captured"]))
+        used |= dict.fromkeys((*drawn.inputs, *drawn.outputs, *drawn.captured))
         nodes.append(drawn)
     weights = {one.name for one in graph.initializer}
-    inputs = [_clip(one.name, NAME) for one in graph.input if one.name not in weights]
-    outputs = [_clip(one.name, NAME) for one in graph.output]
+    inputs = tuple(_clip(one.name, NAME) for one in graph.input if one.name not in weights)
+    outputs = tuple(_clip(one.name, NAME) for one in graph.output)
     used |= dict.fromkeys((*inputs, *outputs))
-    return {
-        "path": [_clip(one, NAME) for one in path],
-        "role": role,
-        "inputs": inputs,
-        "outputs": outputs,
-        "nodes": nodes,
-        "tensors": [known.get(name) or _unknown(name) for name in used if name],
-    }
+    return Level(
+        path=tuple(_clip(one, NAME) for one in path),
+        role=role,
+        inputs=inputs,
+        outputs=outputs,
+        nodes=tuple(nodes),
+        tensors=tuple(
+            known.get(name) or Tensor(name=name, dtype="unknown", shape=None, weight_bytes=None)
+            for name in used
+            if name
+        ),
+    )
 
 
-def _node(node: NodeProto, index: int, does: list[str], *, inserted: bool) -> wire.GraphNode:
+def _node(node: NodeProto, index: int, does: tuple[str, ...], *, inserted: bool) -> Node:
     bodies = [one.name for one in node.attribute if one.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS)]
-    return {
-        "name": _clip(node.name or f"{node.op_type}_{index}", NAME),
-        "scope": _scope(node),
-        "op_type": _clip(op_name(node), NAME),
-        "inputs": [_clip(one, NAME) for one in node.input[:MOST_NAMES]],
-        "outputs": [_clip(one, NAME) for one in node.output[:MOST_NAMES]],
-        "captured": _captured(node)[:MOST_NAMES] if bodies else [],
-        "attributes": {_clip(one.name, TEXT): _attribute(one) for one in node.attribute[:ATTRIBUTES]},
-        "bodies": bodies,
-        "does": does,
-        "inserted": inserted,
-    }
+    return Node(
+        name=_clip(node.name or f"{node.op_type}_{index}", NAME),
+        scope=_scope(node),
+        op_type=_clip(op_name(node), NAME),
+        inputs=tuple(_clip(one, NAME) for one in node.input[:MOST_NAMES]),
+        outputs=tuple(_clip(one, NAME) for one in node.output[:MOST_NAMES]),
+        captured=tuple(_captured(node)[:MOST_NAMES]) if bodies else (),
+        attributes={_clip(one.name, TEXT): _attribute(one) for one in node.attribute[:ATTRIBUTES]},
+        bodies=tuple(bodies),
+        does=does,
+        inserted=inserted,
+    )
 
 
-def _scope(node: NodeProto) -> list[str]:
+def _scope(node: NodeProto) -> tuple[str, ...]:
     """Return the modules around a node, outermost first, from PyTorch's exporter or else from its name."""
     told = next((one.value for one in node.metadata_props if one.key == _TORCH_SCOPES), "")
     parts = [part for part in node.name.split("/") if part][:-1]
@@ -295,7 +248,7 @@ def _scope(node: NodeProto) -> list[str]:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             scopes = ast.literal_eval(told)
             parts = [str(one) for one in scopes[:-1] if one] if isinstance(scopes, list) else parts
-    return [_clip(part, TEXT) for part in parts[:SCOPES]]
+    return tuple(_clip(part, TEXT) for part in parts[:SCOPES])
 
 
 def _captured(node: NodeProto) -> list[str]:
@@ -343,54 +296,50 @@ def _values(tensor: TensorProto) -> str:
         return ""
 
 
-def _tensors(graph: GraphProto) -> dict[str, wire.GraphTensor]:
+def _tensors(graph: GraphProto) -> dict[str, Tensor]:
     """Return every tensor of one graph about which something is known, by clipped name."""
     found = [_tensor(one) for one in (*graph.value_info, *graph.input, *graph.output) if one.name]
     found += [_weight(one) for one in graph.initializer]
-    found += [{**_weight(one.values), "shape": list(one.dims)} for one in graph.sparse_initializer]
-    return {one["name"]: one for one in found}
+    found += [replace(_weight(one.values), shape=tuple(one.dims)) for one in graph.sparse_initializer]
+    return {one.name: one for one in found}
 
 
-def _tensor(value: ValueInfoProto) -> wire.GraphTensor:
+def _tensor(value: ValueInfoProto) -> Tensor:
     name = _clip(value.name, NAME)
     if not value.type.HasField("tensor_type"):
         dtype = type_text(value.type) if value.type.WhichOneof("value") else "unknown"
-        return {"name": name, "dtype": dtype, "shape": None, "weight_bytes": None}
+        return Tensor(name=name, dtype=dtype, shape=None, weight_bytes=None)
     tensor = value.type.tensor_type
-    shape: list[int | str] | None = None
+    shape: tuple[int | str, ...] | None = None
     if tensor.HasField("shape"):
-        shape = [
+        shape = tuple(
             int(dim.dim_value) if dim.HasField("dim_value") else _clip(str(dim.dim_param), TEXT) or "?"
             for dim in tensor.shape.dim
-        ]
-    return {"name": name, "dtype": dtype_name(tensor.elem_type), "shape": shape, "weight_bytes": None}
+        )
+    return Tensor(name=name, dtype=dtype_name(tensor.elem_type), shape=shape, weight_bytes=None)
 
 
-def _weight(tensor: TensorProto) -> wire.GraphTensor:
+def _weight(tensor: TensorProto) -> Tensor:
     try:
         size = tensor_bytes(tensor)
     except KeyError:  # strings
         size = sum(map(len, tensor.string_data))
-    return {
-        "name": _clip(tensor.name, NAME),
-        "dtype": dtype_name(tensor.data_type),
-        "shape": [int(one) for one in tensor.dims],
-        "weight_bytes": size,
-    }
-
-
-def _unknown(name: str) -> wire.GraphTensor:
-    return {"name": name, "dtype": "unknown", "shape": None, "weight_bytes": None}
+    return Tensor(
+        name=_clip(tensor.name, NAME),
+        dtype=dtype_name(tensor.data_type),
+        shape=tuple(tensor.dims),
+        weight_bytes=size,
+    )
 
 
 def _clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _write(path: Path, drawn: wire.DrawnGraphs) -> None:
+def _write(path: Path, graphs: Graphs) -> None:
     try:
         with written_whole(path) as draft:
-            draft.write_text(json.dumps(drawn, separators=(",", ":")))
+            draft.write_bytes(msgspec.json.encode(graphs))
     except OSError as error:
         raise StoreError(
             f"The graph cannot be kept in `{path}`: {error.strerror or error}.",

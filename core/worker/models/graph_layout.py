@@ -1,50 +1,85 @@
-"""The job `layout`: positions for the items of a graph, by igraph's Sugiyama layout.
+"""The job `layout`: positions for the items of a graph, by fast-sugiyama.
 
-It runs in a worker because it is native code on an untrusted graph. The layout recurses once per position,
-which overflows an ordinary thread's stack on a wide graph, and a crash must not end the dashboard.
+It runs in a worker because it is native code on an untrusted graph: a crash must not end the dashboard.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
+from collections.abc import Sequence
+from typing import Any
 
-import igraph
+from fast_sugiyama import from_edges
 
 from core import wire
 
-STACK_BYTES = 512 << 20  # virtual; memory is used only as needed
+LARGE = 800  # items, above which fewer swaps of neighbours are tried: all of them would take seconds
+
+Edge = tuple[int, int]
 
 
 def lay_out(plan: wire.LayoutPlan) -> wire.LayoutReply:
-    """Place every item on its level, and route edges between the items."""
-    found: list[wire.LayoutReply] = []
-    before = threading.stack_size(STACK_BYTES)
-    try:
-        thread = threading.Thread(target=lambda: found.append(_placed(plan)))
-        thread.start()
-        thread.join()
-    finally:
-        threading.stack_size(before)
-    return found[0]
+    """Place every item on its level, and route edges between the items.
 
-
-def _placed(plan: wire.LayoutPlan) -> wire.LayoutReply:
-    """Compute the layout with a dummy item of our own on every level that an edge crosses.
-
-    igraph can insert dummy items itself, but assigns them to the wrong edges in graphs of several components.
+    Connected parts stand side by side; items without an edge come last.
     """
-    levels, count = list(plan["levels"]), len(plan["levels"])
-    edges: list[tuple[int, int]] = []
-    passing: list[range] = []
-    for source, target in plan["edges"]:
-        first = len(levels)
-        levels += range(levels[source] + 1, levels[target])
-        passing.append(range(first, len(levels)))
-        way = [source, *passing[-1], target]
-        if levels[source] < levels[target]:  # else the edge closes a cycle and is drawn straight
-            edges += itertools.pairwise(way)
-    graph = igraph.Graph(n=len(levels), edges=edges, directed=True)
-    placed = graph.layout_sugiyama(layers=levels, hgap=1, vgap=1, maxiter=plan["rounds"])
-    points = [[float(x), float(y)] for x, y in placed.coords[: len(levels)]]
-    return {"points": points[:count], "bends": [[points[index] for index in one] for one in passing]}
+    levels = plan["levels"]
+    # any other edge closes a cycle, and is drawn straight
+    edges = [(source, target) for source, target in plan["edges"]]
+    down = [(source, target) for source, target in edges if levels[source] < levels[target]]
+    tied = [*down, *_ties(levels, down)]
+    items = sorted({item for edge in tied for item in edge})
+    number = {item: index for index, item in enumerate(items)}
+    layouts: Any = from_edges(
+        [(number[source], number[target]) for source, target in tied],
+        vertex_spacing=1,
+        dummy_vertices=True,
+        ranking_type="up",  # one below the lowest predecessor, as in the plan
+        crossing_minimization="barycenter",
+        transpose=len(levels) <= LARGE,
+    )
+    xs: dict[int, float] = {}  # of items and, from `len(items)` on, of the points that long edges pass
+    passed: dict[Edge, list[int]] = {}  # long edge -> these points
+    right = 0.0
+    for placed, width, _, steps in layouts:
+        xs |= {point: right + x for point, (x, _) in placed}
+        right += width + 1
+        following = {source: target for source, target in steps if source >= len(items)}
+        for source, point in steps:
+            if source < len(items) <= point:
+                way = [point]
+                while following[way[-1]] >= len(items):
+                    way.append(following[way[-1]])
+                passed[items[source], items[following[way[-1]]]] = way
+    points = []
+    for item, level in enumerate(levels):
+        points.append([xs[number[item]] if item in number else right, float(level)])
+        right += item not in number
+    return {
+        "points": points,
+        "bends": [
+            [
+                [xs[point], float(level)]
+                for level, point in enumerate(passed.get(edge, ()), levels[edge[0]] + 1)
+            ]
+            for edge in edges
+        ],
+    }
+
+
+def _ties(levels: Sequence[int], edges: Sequence[Edge]) -> list[Edge]:
+    """Return edges that keep items without predecessors, such as constants, on their levels.
+
+    Without them these items would be placed at the top. The other end is beside the item's own neighbours: a
+    predecessor of another predecessor of its successor.
+    """
+    entered = {target for _, target in edges}
+    above = {
+        target: source
+        for source, target in edges
+        if levels[target] - levels[source] == 1 and (source in entered or not levels[source])
+    }
+    return [
+        (above[above[target]], source)
+        for source, target in edges
+        if source not in entered and levels[source] and levels[target] - levels[source] == 1
+    ]

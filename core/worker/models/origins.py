@@ -19,53 +19,31 @@ from typing import NamedTuple
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from core.wire import ModelNode, Origin, RanNode
-from core.worker.models.graphs import bodies_of
+from core.wire.profile import INSERTED_CAST, LAYOUT_OR_COPY, NodeTime
+from core.wire.profile_passes import ModelNode, Origin
+from core.worker.models.graphs import bodies_of, names_read
 
 Path = tuple[str, ...]  # names of the nodes whose bodies enclose a node, outermost first
 
-# Operators that only move or convert a tensor. Without such a node in the model, ONNX Runtime inserted it.
-_LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
+# Operators that convert a tensor. Without such a node in the model, ONNX Runtime inserted it.
 _CONVERSION = frozenset({"Cast", "Transpose", "QuantizeLinear", "DequantizeLinear"})
 # Operators that a convolution or product in a changed layout absorbs; a sum only with an input for it.
 _EPILOGUE = frozenset(
     {"Add", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "QuantizeLinear", "Relu"}
     | {"Sigmoid", "Sum", "Tanh"}
 )
-_INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")
 _SUM_INPUT = 3  # of ONNX Runtime's own NCHWc Conv
 _NCHWC = "_nchwc"
 _COUNTED = re.compile(r"_token_\d+$")  # suffix that makes a name unique
 
 
-def name_nodes(model: ModelProto) -> bool:
-    """Name every unnamed node of `model`; return whether there was one.
-
-    ONNX Runtime's profile names such a node by operator and index, and loses the name in a fusion.
-    """
-    unnamed = [graph for _, graph in _graphs(model.graph, ()) if any(not node.name for node in graph.node)]
-    for graph in unnamed:
-        taken = {node.name for node in graph.node}
-        for index, node in enumerate(graph.node):
-            if not node.name:
-                node.name = _free(f"{node.op_type}_{index}", taken)
-                taken.add(node.name)
-    return bool(unnamed)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
-
-
-def model_nodes(model: ModelProto) -> list[ModelNode]:
+def model_nodes(model: ModelProto) -> tuple[ModelNode, ...]:
     """List the nodes of `model`, including those in bodies of If, Loop and Scan."""
-    return [
-        {"path": list(path), "name": node.name, "op_type": node.op_type}
+    return tuple(
+        ModelNode(path=path, name=node.name, op_type=node.op_type)
         for path, graph in _graphs(model.graph, ())
         for node in graph.node
-    ]
+    )
 
 
 def _graphs(graph: GraphProto, path: Path) -> Iterator[tuple[Path, GraphProto]]:
@@ -77,11 +55,11 @@ def _graphs(graph: GraphProto, path: Path) -> Iterator[tuple[Path, GraphProto]]:
         waiting.extend(((*path, node.name), body) for node in graph.node for body in bodies_of(node))
 
 
-def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) -> list[Origin]:
+def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[NodeTime]) -> tuple[Origin, ...]:
     """Find the original nodes of each node of `optimized`.
 
     Args:
-        model: the graph that was loaded; its nodes have names (see `name_nodes`).
+        model: the graph that was loaded; its nodes have names (see `graphs.name_nodes`).
         optimized: the graph that ONNX Runtime optimized it to and saved.
         ran: the profile's names of that graph's nodes. A node from a function's body has no name in the file;
             the profile names it by operator and index.
@@ -92,17 +70,19 @@ def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) ->
         found. Nodes that the profile cannot tell apart, such as equal names in both branches of an If, are
         one entry.
     """
-    found: dict[tuple[Path, str], Origin] = {}
+    covered: dict[tuple[Path, str], dict[str, None]] = {}
+    inserted: dict[tuple[Path, str], bool] = {}
     for path, original, _, matched in matched_graphs(model, optimized):
-        names = _names(matched, [one for one in ran if tuple(one["path"]) == path])
+        names = _names(matched, [one for one in ran if one.path == path])
         for one, name in zip(matched, names, strict=True):
             if name:
-                entry = found.setdefault(
-                    (path, name), {"path": list(path), "name": name, "nodes": [], "inserted": one.inserted}
-                )
-                covered = (original.node[index].name for index in one.covered)
-                entry["nodes"] += [node for node in covered if node not in entry["nodes"]]
-    return list(found.values())
+                nodes = covered.setdefault((path, name), {})
+                nodes |= dict.fromkeys(original.node[index].name for index in one.covered)
+                inserted.setdefault((path, name), one.inserted)
+    return tuple(
+        Origin(path=path, name=name, nodes=tuple(nodes), inserted=inserted[path, name])
+        for (path, name), nodes in covered.items()
+    )
 
 
 class MatchedNode(NamedTuple):
@@ -119,7 +99,7 @@ def matched_graphs(
     """Yield each graph of `model` with its optimized graph, and that graph's nodes in order.
 
     Args:
-        model: the graph that was loaded; its nodes have names (see `name_nodes`).
+        model: the graph that was loaded; its nodes have names (see `graphs.name_nodes`).
         optimized: the graph that ONNX Runtime optimized it to and saved.
     """
     waiting: list[tuple[Path, GraphProto, GraphProto]] = [((), model.graph, optimized.graph)]
@@ -129,7 +109,7 @@ def matched_graphs(
         waiting.extend(_shared_bodies(path, original, graph))
 
 
-def _names(matched: Sequence[MatchedNode], ran: Sequence[RanNode]) -> list[str]:
+def _names(matched: Sequence[MatchedNode], ran: Sequence[NodeTime]) -> list[str]:
     """Return the profile's name of each node of one graph; empty if unknown.
 
     ONNX Runtime inlines the bodies of functions in the order of their calls, and continues from the last
@@ -140,15 +120,15 @@ def _names(matched: Sequence[MatchedNode], ran: Sequence[RanNode]) -> list[str]:
     for position in sorted(range(len(matched)), key=lambda at: (matched[at].covered[:1], at)):
         if not names[position]:
             nameless[matched[position].node.op_type].append(position)
-    counted: dict[str, list[RanNode]] = defaultdict(list)
+    counted: dict[str, list[NodeTime]] = defaultdict(list)
     for one in ran:
-        if one["name"] == f"{one['op_type']}_{one['node_index']}" and one["name"] not in names:
-            counted[one["op_type"]].append(one)
+        if one.name == f"{one.op_type}_{one.node_index}" and one.name not in names:
+            counted[one.op_type].append(one)
     for op_type, positions in nameless.items():
-        candidates = sorted(counted[op_type], key=lambda one: one["node_index"])
+        candidates = sorted(counted[op_type], key=lambda one: one.node_index)
         if len(candidates) == len(positions):
             for position, one in zip(positions, candidates, strict=True):
-                names[position] = one["name"]
+                names[position] = one.name
     return names
 
 
@@ -177,7 +157,7 @@ class _Original:
         self.index = {node.name: index for index, node in enumerate(graph.node)}
         self.producer: dict[str, int] = {}
         self.users: dict[str, list[int]] = defaultdict(list)
-        self.inputs = [_inputs(node) for node in graph.node]
+        self.inputs = [names_read(node) for node in graph.node]
         self.outputs = {value.name for value in graph.output}
         for index, node in enumerate(graph.node):
             self.producer.update((name, index) for name in node.output if name)
@@ -198,19 +178,6 @@ class _Original:
                     if name in self.producer and name not in stops
                 )
         return sorted(found)
-
-
-def _inputs(node: NodeProto) -> list[str]:
-    """Return the names that `node` reads, including those that its bodies read from outer graphs."""
-    names = [name for name in node.input if name]
-    bodies = list(bodies_of(node))
-    while bodies:
-        body = bodies.pop()
-        for inner in body.node:
-            names.extend(name for name in inner.input if name)
-            bodies.extend(bodies_of(inner))
-        names.extend(value.name for value in body.output)
-    return names
 
 
 class _Sets:
@@ -242,7 +209,7 @@ class _Match:
     def __init__(self, original: GraphProto, graph: GraphProto) -> None:
         self.original = _Original(original)
         self.nodes: Sequence[NodeProto] = graph.node
-        self.inputs = [_inputs(node) for node in self.nodes]
+        self.inputs = [names_read(node) for node in self.nodes]
         self.named = [self._named_after(node.name) for node in self.nodes]
         self.claimed = {index for index in self.named if index is not None}
         self.computed = {name for node in self.nodes for name in node.output if name}
@@ -277,7 +244,7 @@ class _Match:
     def _model_tensor(self, name: str) -> str | None:
         """Return the model's tensor with the same name, ignoring Casts that cancel out."""
         while name not in self.original.producer:
-            prefix = next((one for one in _INSERTED_CAST if name.startswith(one)), None)
+            prefix = next((one for one in INSERTED_CAST if name.startswith(one)), None)
             if prefix is None:
                 return None
             name = name.removeprefix(prefix)
@@ -286,7 +253,7 @@ class _Match:
     def _join_if_inserted(self, position: int) -> bool:
         """Join input and output of a node that ONNX Runtime inserted; False for any other node."""
         node = self.nodes[position]
-        if node.op_type not in _LAYOUT_OR_COPY and not self._is_new_conversion(position):
+        if node.op_type not in LAYOUT_OR_COPY and not self._is_new_conversion(position):
             return False
         taken, given = self.tensors.find(node.input[0]), self.tensors.find(node.output[0])
         ends = {self.known[one] for one in (taken, given) if one in self.known}

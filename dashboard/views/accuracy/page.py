@@ -16,6 +16,7 @@ from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, state, url_state
+from dashboard.shown_result import ShownResult
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.evaluations import (
     KIND,
@@ -29,15 +30,15 @@ from dashboard.views.accuracy.evaluations import (
 )
 from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame, past_results
 
+PARAM = "accuracy"  # ?accuracy=<id>
+SHOWN = ShownResult("accuracy.shown", (PARAM,))
+
 # session keys
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
 OF_FAMILY = "accuracy.of_family"  # content hash of the original whose family is listed
 LAST = "accuracy.last"  # the current model at the last run of the page
 SETTINGS = "accuracy.settings"
 BATCH = "accuracy.batch"
-PARAM = "accuracy"  # ?accuracy=<id>
-LINKED = "accuracy.linked"  # the ?accuracy= that was applied
-OPENED_FOR = "accuracy.looked"  # content hash of the model whose newest evaluation was opened
 PICKED = "accuracy.earlier"
 FORM = "accuracy.form"  # whether the form is open
 JOB = "accuracy.job"  # id of the job that this session started last
@@ -82,14 +83,11 @@ def page() -> None:
 
 def _follow_link() -> None:
     """Apply the model, data and settings of the evaluation that `?accuracy=` names, once per link."""
-    linked = url_state.named(PARAM)
-    if not linked or st.session_state.get(LINKED) == linked:
-        return
-    st.session_state[LINKED] = linked
-    try:
-        _apply_evaluation(state.store().accuracy(linked))
-    except TunerError as error:
-        state.report(error)
+    if linked := SHOWN.take_link():
+        try:
+            _apply_evaluation(state.store().accuracy(linked))
+        except TunerError as error:
+            state.report(error)
 
 
 def _apply_evaluation(one: Accuracy) -> None:
@@ -109,14 +107,13 @@ def _apply_evaluation(one: Accuracy) -> None:
     dataset.fill(dataset.LABELLED, dataset_from_dict(one.dataset))
     if one.model_sha256 not in st.session_state.get(CHOSEN, [one.model_sha256]):
         st.session_state[CHOSEN] = [*st.session_state[CHOSEN], one.model_sha256]
-    st.session_state[OPENED_FOR] = one.model_sha256
+    SHOWN.show(one.id)
 
 
 def _earlier(record: ModelRecord) -> None:
     """List the model's evaluations; open the newest if none was opened yet and no data are chosen."""
     kept = {one.id: one for one in offered(record)}
-    if st.session_state.get(OPENED_FOR) != record.content_sha256:
-        st.session_state[OPENED_FOR] = record.content_sha256
+    if SHOWN.is_new_model(record):
         plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
         if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
             _apply_evaluation(plain[0])
@@ -125,19 +122,9 @@ def _earlier(record: ModelRecord) -> None:
         {name: _label(one) for name, one in kept.items()},
         shown=url_state.named(PARAM),
         key=PICKED,
-        on_select=_open,
+        on_select=SHOWN.link,
         help="Evaluations of this model, newest first. Loads their data and settings.",
-        labelled=False,
     )
-
-
-def _open(name: str) -> None:
-    st.session_state[LINKED] = name
-    url_state.put(PARAM, name)
-    try:
-        _apply_evaluation(state.store().accuracy(name))
-    except TunerError as error:
-        state.keep_error(error)
 
 
 def _label(one: Accuracy) -> str:
@@ -151,9 +138,8 @@ def _put_in_url(record: ModelRecord | None, found: Sequence[ModelEvaluation]) ->
     shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
     if shown is None:
         url_state.put(PARAM, None)
-    elif url_state.named(PARAM) != shown.accuracy.id:
-        st.session_state[LINKED] = shown.accuracy.id
-        url_state.put(PARAM, shown.accuracy.id)
+    else:
+        SHOWN.show(shown.accuracy.id)
 
 
 # --- what to evaluate ---------------------------------------------------------------------------------------
@@ -299,9 +285,9 @@ def _ended(job: Status) -> None:
     if job.state == "CANCELLED":
         st.info("The evaluation was cancelled; finished models are kept.", icon=":material/cancel:")
     elif job.error is not None:
-        state.report_record(job.error)
+        state.report(job.error)
     for error in (job.result or {}).get("errors", []):
-        state.report_record(error)
+        state.report(error)
 
 
 def _empty(record: ModelRecord) -> None:

@@ -13,7 +13,6 @@ from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
-from dashboard.charts.accuracy_charts import DifferenceRow
 from dashboard.views.accuracy.evaluations import ModelEvaluation, compared
 from dashboard.views.accuracy.threshold import decision
 from dashboard.widgets import plots, tables
@@ -114,23 +113,12 @@ def _chart(
     metric: str,
     rows: Sequence[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]],
 ) -> None:
-    drawn = [
-        DifferenceRow(
-            label=one.name,
-            difference=judged["difference"],
-            low=judged["low"],
-            high=judged["high"],
-            verdict=judged["verdict"],
-        )
-        for one, _, judged in rows
-        if judged["difference"] is not None
-    ]
+    drawn = [(one.name, judged) for one, _, judged in rows if judged["difference"] is not None]
     if not drawn:
         return
-    info = accuracy_charts.differences_info(drawn, reference=reference.name, delta=delta, metric=metric)
     with st.container(border=True):
         plots.draw(
-            accuracy_charts.differences(info),
+            accuracy_charts.differences(drawn, reference=reference.name, delta=delta, metric=metric),
             f"Difference in {metric} versus the reference",
             key="accuracy.differences",
             alt=f"Difference in {metric} versus the reference with its 95 % interval, and the accepted loss",

@@ -115,12 +115,14 @@ def _numbers(numbers: Mapping[str, Any]) -> None:
 def _curves(one: ModelEvaluation, found: Sequence[ModelEvaluation], number: int, threshold: float) -> None:
     left, right = st.columns(2, gap="small")
     own = curve(one.accuracy.id, number)
-    info = accuracy_charts.tradeoff_info(
-        own.thresholds.tolist(), own.sensitivity.tolist(), own.specificity.tolist()
-    )
     with left, st.container(border=True):
         plots.draw(
-            accuracy_charts.tradeoff(info, threshold),
+            accuracy_charts.tradeoff(
+                own.thresholds.tolist(),
+                own.sensitivity.tolist(),
+                own.specificity.tolist(),
+                threshold=threshold,
+            ),
             "Sensitivity and specificity",
             key="accuracy.tradeoff",
             alt="Sensitivity and specificity over the threshold",

@@ -16,9 +16,10 @@ from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import configurations, format, state, url_state
+from dashboard import configurations, format, state
 from dashboard.configurations import Entry
 from dashboard.live_events import ACTIVE
+from dashboard.shown_result import ShownResult
 from dashboard.views.compare import add_menu, entry_list, imported, past_comparisons
 from dashboard.widgets import (
     comparison_result,
@@ -28,29 +29,28 @@ from dashboard.widgets import (
     page_frame,
     playback,
     report,
+    trial_result,
 )
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
-COMPARISON_PARAM = "comparison"  # ?comparison=<id>
-TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
+SHOWN = ShownResult("compare.shown", ("comparison",))
+TRIALS = ShownResult("compare.trials.shown", (trial_result.TRIALS_PARAM,))  # those put into the list
 
 # session keys
-SHOWN = "compare.shown"  # id of the comparison that is shown
-APPLIED = "compare.applied"  # the linked trials that were put into the list
-SHOWN_OF = "compare.shown_of"  # content hash of the model that was current then
 CLOSED = "compare.closed"  # the user closed a comparison: none opens by itself
-FOLLOWED = "compare.followed"  # the linked comparison whose model was applied
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
 
 SETTINGS_PX = 288
 
 
 def page() -> None:
-    shown = _shown()
-    _follow_links(shown)
+    shown = SHOWN.open(state.store().comparison, _load)
+    _take_linked_trials()
     record = state.current_model()
-    if record is not None and (shown is None or state.model_changed(SHOWN_OF, record)):
+    if record is not None and (shown is None or SHOWN.is_new_model(record)):
         shown = _newest(record)
+    if shown is not None:
+        st.session_state[CLOSED] = False
     active = shown is not None and shown.state in ACTIVE
     run = partial(_run, record, shown, _why_not(record, active=active))
     bar = page_frame.bar("Compare")
@@ -58,7 +58,7 @@ def page() -> None:
         controls.model_picker()
     with bar.choice:
         if record is not None:
-            past_comparisons.pick(record, shown, show)
+            past_comparisons.offer(record, shown, SHOWN.link)
     trials = state.store().trials_of(shown.id) if shown is not None else []
     with bar.more:
         if shown is not None:
@@ -74,69 +74,39 @@ def page() -> None:
         _result(shown, trials)
         imported.draw(shown)
         if record is not None:
-            past_comparisons.table(record, show)
+            past_comparisons.table(record, SHOWN.link)
     narrow_settings.foot("compare", run)
 
 
 # --- the shown comparison ---------------------------------------------------------------------------------
 
 
-def _shown() -> Comparison | None:
-    """Return the comparison of the link or of this session; report and drop an id that does not exist."""
-    linked = url_state.named(COMPARISON_PARAM) or st.session_state.get(SHOWN)
-    if not linked:
-        return None
-    try:
-        found = state.store().comparison(linked)
-    except TunerError as error:
-        state.report(error)
-        show(None)
-        return None
-    show(found.id)
-    return found
-
-
-def show(comparison_id: str | None) -> None:
-    """Show this comparison and put it into the URL, so that a reload finds it again."""
-    if st.session_state.get(SHOWN) != comparison_id:
-        st.session_state[SHOWN_OF] = None
-    st.session_state[SHOWN] = comparison_id
-    url_state.put(COMPARISON_PARAM, comparison_id)
-    if comparison_id is not None:
-        st.session_state[CLOSED] = False
-
-
 def _close() -> None:
-    show(None)
+    SHOWN.show(None)
     st.session_state[CLOSED] = True
 
 
 def _newest(record: ModelRecord) -> Comparison | None:
     """Show the newest comparison of a model, whoever started it; the list does not change."""
-    show(None)
-    if st.session_state.get(CLOSED):
-        return None
-    newest = next(
-        (one for one in past_comparisons.of_model(record) if one.result or one.state in ACTIVE), None
-    )
-    if newest is not None:
-        show(newest.id)
-        st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256
+    found = [] if st.session_state.get(CLOSED) else past_comparisons.of_model(record)
+    newest = next((one for one in found if one.result or one.state in ACTIVE), None)
+    SHOWN.show(newest.id if newest is not None else None)
     return newest
 
 
-def _follow_links(shown: Comparison | None) -> None:
-    """Apply the model of a linked comparison and put linked trials into the list, once per link."""
-    if shown is not None and st.session_state.get(FOLLOWED) != shown.id:
-        st.session_state[FOLLOWED] = shown.id
-        if record := state.store().model(shown.model_sha256) if shown.model_sha256 else None:
-            state.choose_model(record)
-            if not entry_list.has_list():
-                _load_into_list(shown)
-    linked = url_state.named(TRIALS_PARAM)
-    if not linked or st.session_state.get(APPLIED) == linked:
+def _load(shown: Comparison) -> None:
+    """Choose the model of a linked comparison; a session without a list takes its configurations."""
+    if record := state.store().model(shown.model_sha256) if shown.model_sha256 else None:
+        state.choose_model(record)
+        if not entry_list.has_list():
+            _load_into_list(shown)
+
+
+def _take_linked_trials() -> None:
+    """Put linked trials into the list, once per link."""
+    linked = TRIALS.take_link()
+    if not linked:
         return
-    st.session_state[APPLIED] = linked
     try:
         entry_list.replace_with_trials(
             [state.store().trial(one.strip()) for one in linked.split(",") if one.strip()]
@@ -327,8 +297,7 @@ def _start() -> None:
 def _follow(comparison_id: str) -> None:
     """Show a comparison that this session started; its list does not change."""
     state.follow(comparison_id, "compare", comparison=comparison_id)
-    st.session_state[FOLLOWED] = comparison_id
-    show(comparison_id)
+    SHOWN.show(comparison_id)
 
 
 def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:

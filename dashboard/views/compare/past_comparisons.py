@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -11,7 +11,7 @@ from core.evidence.comparison import Comparison
 from core.show.sheets import comparisons
 from core.store import ModelRecord
 from dashboard import format, state
-from dashboard.widgets import choice, collapsible, tables
+from dashboard.widgets import collapsible, past_results
 
 PAST, SINGLE_TRIALS = "compare.past", "compare.duels"  # session keys
 
@@ -27,22 +27,18 @@ def of_model(record: ModelRecord, *, with_single_trials: bool = False) -> list[C
     return [one for one in found if with_single_trials or not one.is_single_trial]
 
 
-def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
+def offer(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
     """Draw the list of comparisons, with the shown one selected."""
     found = of_model(record)
     if shown is not None and shown.id not in {one.id for one in found}:
         found = [shown, *found]  # of another model, or started on Tune
-    if not found:
-        return
-    kept = {one.id: one for one in found}
-    choice.draw(
+    past_results.offer(
         "Comparison shown",
-        list(kept),
+        {one.id: _name(one) for one in found},
+        shown=shown.id if shown is not None else None,
         key="compare.pick",
-        chosen=shown.id if shown is not None else None,
         on_select=show,
-        format_func=lambda one: _name(kept[one]) if one in kept else str(one),
-        placeholder="Open an earlier comparison",
+        alone=True,
     )
 
 
@@ -67,19 +63,12 @@ def _table(record: ModelRecord, show: Show) -> None:
     if not found:
         st.caption(f"No comparison of {format.plain(record.name)} yet.")
         return
-    key = f"{PAST}.{found[0].id}"  # a new comparison shifts the rows: a new key drops the old selection
-    tables.draw(
+    past_results.table(
         comparisons.earlier_comparisons(found),
-        key=key,
+        [one.id for one in found],
+        key=PAST,
         most=ROWS,
-        on_select=partial(_reopen, key, [one.id for one in found], show),
-        mode="single-row",
+        on_select=show,
         alt="Past comparisons of this model with their results",
     )
     st.caption("Tick a comparison to open it.")
-
-
-def _reopen(key: str, comparison_ids: Sequence[str], show: Show) -> None:
-    picked = st.session_state[key]["selection"]["rows"]
-    if picked and picked[0] < len(comparison_ids):
-        show(comparison_ids[picked[0]])

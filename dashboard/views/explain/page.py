@@ -32,24 +32,24 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
-from dashboard import format, state, url_state
+from dashboard import format, state
+from dashboard.shown_result import ShownResult
 from dashboard.views.explain import results as why_results
 from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
 from dashboard.widgets.protocol import wait_quiet_s
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
+SHOWN = ShownResult("explain.shown", (BASELINE_PARAM, CANDIDATE_PARAM))  # ids of the pair
 
 # session keys
-BASELINE, CANDIDATE = "why.baseline", "why.candidate"
-LINKED = "why.linked"  # the ?a=&b= that was applied
-JOB = "why.job"  # id of the job that this session started last, and its pair
-OPENED_FOR = "why.looked"  # content hash of the model whose newest explanation was opened
-PICKED = "why.earlier"
+BASELINE, CANDIDATE = "explain.baseline", "explain.candidate"
+JOB = "explain.job"  # id of the job that this session started last, and its pair
+PICKED = "explain.earlier"
 LIMIT = 100
 EARLIER = 30
 KINDS = ("measure", "reference")
 EXPLAIN = "Explain"
-RESULTS, RESULTS_PX = "why.results", 560
+RESULTS, RESULTS_PX = "explain.results", 560
 SETTINGS_SHOWN = 90  # characters
 ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Runtime's fusions."
 
@@ -86,10 +86,9 @@ def page() -> None:
 
 def _follow_link() -> None:
     """Apply the baseline, the candidate and the model of `?a=&b=`, once per link."""
-    linked = [url_state.named(name) or "" for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
-    if not any(linked) or st.session_state.get(LINKED) == linked:
+    linked = (SHOWN.take_link() or "").split(" ")
+    if not any(linked):
         return
-    st.session_state[LINKED] = linked
     try:
         found = [state.store().trial(one) for one in linked if one]
         state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
@@ -116,9 +115,8 @@ def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
 
 def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
     """Select the newest explained pair where this session has chosen no result of this model."""
-    if st.session_state.get(OPENED_FOR) == record.content_sha256:
+    if not SHOWN.is_new_model(record):
         return
-    st.session_state[OPENED_FOR] = record.content_sha256
     chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
     own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
     if before and not own & set(chosen):
@@ -139,7 +137,6 @@ def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
         key=PICKED,
         on_select=_show_pair,
         help="Explained pairs of this model, newest first.",
-        labelled=False,
     )
 
 
@@ -212,9 +209,7 @@ def _pick(
                 st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
         return None
     _choose_defaults(trials)
-    url_state.put(BASELINE_PARAM, st.session_state[BASELINE])
-    url_state.put(CANDIDATE_PARAM, st.session_state[CANDIDATE])
-    st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    SHOWN.show(f"{st.session_state[BASELINE]} {st.session_state[CANDIDATE]}")
     of = _pair()
     with place:
         _offer(before, of)
@@ -250,7 +245,7 @@ def _results(trials: Mapping[str, Trial]) -> None:
             _picker("Baseline", BASELINE, trials)
             _picker("Candidate", CANDIDATE, trials)
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap)
+            st.button("Swap", key="explain.swap", icon=":material/swap_vert:", on_click=_swap)
             st.page_link(
                 "views/graph/page.py",
                 label="Candidate's graph",
@@ -322,7 +317,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     active, again = state.is_active(job), found is not None
     bar.action.button(
         "Explaining" if active else "Explain again" if again else EXPLAIN,
-        key="why.run",
+        key="explain.run",
         type="secondary" if again else "primary",
         icon=":material/troubleshoot:",
         shortcut="Ctrl+Enter",
@@ -333,7 +328,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     with bar.more:
         _comparison_button(of)
         if found is not None:
-            report.offer(lambda: Why(pair=of, found=found), key="why")
+            report.offer(lambda: Why(pair=of, found=found), key="explain")
 
 
 def _comparison_button(of: Pair) -> None:
@@ -342,10 +337,10 @@ def _comparison_button(of: Pair) -> None:
     if end.decided:
         return
     if ended := verdict.continuable_comparison(state.store(), of):
-        name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
+        name, key, icon = "Measure longer", "explain.longer", ":material/more_time:"
         text = "Adds launches to the comparison of these two; finished rounds count."
     else:
-        name, key, icon = "Compare these two", "why.race", ":material/flag_check:"
+        name, key, icon = "Compare these two", "explain.race", ":material/flag_check:"
         text = "They were never measured in the same rounds. This compares them."
         if end.raced:
             text = "Too little of their comparison is kept to continue it. This compares them again."
@@ -395,7 +390,7 @@ def _swap() -> None:
 
 def _live(of: Pair, job: Status | None) -> None:
     job_box.report_end(job)
-    job_box.draw(job, "why", what="this pair", help=job_box.NOTHING_KEPT)
+    job_box.draw(job, "explain", what="this pair", help=job_box.NOTHING_KEPT)
 
 
 def _rejected(of: Pair) -> None:

@@ -12,11 +12,11 @@ from core.show.sheets import differences as sheets
 from core.show.table import Table, column_of, matching
 from core.wire.units import ci
 from dashboard import format
-from dashboard.charts import explain_charts
+from dashboard.charts import explain_charts, minus
 from dashboard.widgets import plots, tables
 
 SEARCH_LABEL = "Search nodes by name, operator or provider"
-VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
+VIEW, SEARCH, DETAILS = "explain.view", "explain.search", "explain.details"
 NOTES = (
     (
         "All parts add up to the whole run. A part is clear if the passes agree on its "
@@ -36,7 +36,7 @@ def result(found: Difference, sides: Callable[[], None]) -> None:
         found: the difference.
         sides: draws the names of the two results.
     """
-    with st.container(key="why.sentence"):
+    with st.container(key="explain.sentence"):
         st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
     if not found.end.decided:
         sides()
@@ -90,7 +90,7 @@ def _part(found: Difference, name: str, row: Row, text: str) -> None:
     st.metric(
         name,
         _signed(found, row.difference_s),
-        delta=None if share is None else f"{share:.0%} of the difference",
+        delta=None if share is None else f"{minus(f'{share:.0%}')} of the difference",
         delta_color="off",
         delta_arrow="off",
         help=f"{text} Baseline {format.ms(row.baseline_s)}, candidate {format.ms(row.candidate_s)}.",
@@ -106,7 +106,7 @@ def _interval(found: Difference) -> str:
 
 def _signed(found: Difference, seconds: float) -> str:
     """Return a time with as many decimals as in the tables, so that the sums match visibly."""
-    return f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms"
+    return minus(f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms")
 
 
 # --- charts and tables ------------------------------------------------------------------------------------
@@ -119,14 +119,14 @@ def _charts(found: Difference) -> None:
         plots.draw(
             explain_charts.steps(explain_charts.steps_info(found), unit=unit),
             "From one result to the other",
-            key="why.steps",
+            key="explain.steps",
             alt="The difference of the two results, part by part; the lines are 95 % intervals.",
         )
     with right:
         plots.draw(
             explain_charts.sides(found),
             explain_charts.SIDES_TITLE,
-            key="why.sides",
+            key="explain.sides",
             alt=explain_charts.SIDES_TITLE,
         )
 
@@ -166,4 +166,4 @@ def _table(found: Difference, table: Table, name: str, *, words: str = "") -> No
     if words:
         together = sum(float(one or 0) for one in column_of(shown, "difference"))
         st.caption(f"{len(shown.rows)} of {len(table.rows)} lines; together {_signed(found, together)}.")
-    tables.draw(shown, key=f"why.table.{name}", alt=f"Both results by {name}; {tables.SORTABLE}")
+    tables.draw(shown, key=f"explain.table.{name}", alt=f"Both results by {name}; {tables.SORTABLE}")

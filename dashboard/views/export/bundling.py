@@ -53,7 +53,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
         state.show_kept_error(KIND, FAILED)
         job_box.draw(status, "export", what="this bundle", help="No partial file remains.", of="bundle")
         if status is not None and status.error is not None:
-            state.report_record(status.error, FAILED)
+            state.report(status.error, FAILED)
         if (made := _result(status)) is not None:
             _download(made)
 

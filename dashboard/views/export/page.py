@@ -18,10 +18,12 @@ from core.spec import TrialSpec
 from core.wire.errors import SpecError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
-from dashboard import format, state, url_state
+from dashboard import format, state
+from dashboard.shown_result import TUNE, ShownResult
 from dashboard.views.export import bundling, verifying
 from dashboard.widgets import page_frame, results, yaml_source
 
+SHOWN = ShownResult("export.shown", (state.TRIAL_PARAM,))
 CURRENT = "current"
 SOURCE = "export.source"
 PASTED = "export.pasted"
@@ -67,7 +69,7 @@ def _export_tab(bar: page_frame.Bar) -> None:
         help="A trial includes its numbers and its machine; the current settings do not.",
     )
     if chosen == CURRENT or chosen in trials:
-        _put_in_url(chosen)
+        SHOWN.show(None if chosen == CURRENT else chosen)
     try:
         if chosen == CURRENT or chosen not in trials:
             _current(bar.action)
@@ -79,20 +81,15 @@ def _export_tab(bar: page_frame.Bar) -> None:
 
 def _preselect(trials: dict[str, Trial]) -> None:
     """Select the trial of the link, or else the trial that Tune shows."""
-    linked = url_state.named(state.TRIAL_PARAM)
-    known = next((t for t in trials if linked and t.startswith(linked)), None)
-    if linked and known is None:
-        state.report(
-            SpecError(
-                f"`{linked[:40]}` is not a finished measurement here.", hint="Choose one from the list."
-            )
-        )
-    if known is not None and st.session_state.get(LINKED) != known:
-        st.session_state[LINKED] = known
-        st.session_state[SOURCE] = known
-    shown = st.session_state.get(state.TRIAL)
+    if linked := SHOWN.take_link():
+        known = next((one for one in trials if one.startswith(linked)), None)
+        if known is not None:
+            st.session_state[SOURCE] = known
+        else:
+            words = f"`{linked[:40]}` is not a finished measurement here."
+            state.report(SpecError(words, hint="Choose one from the list."))
     if SOURCE not in st.session_state or st.session_state[SOURCE] not in (CURRENT, *trials):
-        st.session_state[SOURCE] = shown if shown in trials else _newest(trials)
+        st.session_state[SOURCE] = TUNE.id if TUNE.id in trials else _newest(trials)
 
 
 def _newest(trials: dict[str, Trial]) -> str:
@@ -100,19 +97,6 @@ def _newest(trials: dict[str, Trial]) -> str:
     record = state.current_model()
     own = record.content_sha256 if record is not None else ""
     return next((one.id for one in trials.values() if one.model_sha256 == own), CURRENT)
-
-
-def _put_in_url(chosen: str) -> None:
-    """Put the exported trial into the URL."""
-    if chosen == CURRENT:
-        st.session_state[LINKED] = None
-        url_state.put(state.TRIAL_PARAM, None)
-    elif url_state.named(state.TRIAL_PARAM) != chosen:
-        st.session_state[LINKED] = chosen
-        url_state.put(state.TRIAL_PARAM, chosen)
-
-
-LINKED = "export.linked"
 
 
 def _label(trial: Trial | None) -> str:
@@ -305,7 +289,7 @@ def load() -> None:
     except TunerError as error:
         state.keep_error(error, PLACE)
         return
-    state.show_trial(None)
+    TUNE.show(None)
     changed = [text for text, _ in setting_chips.chips(spec)]
     st.session_state[LOADED] = (
         f"Changed from default: {', '.join(changed)}." if changed else "All settings at their defaults."

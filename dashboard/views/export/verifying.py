@@ -59,7 +59,7 @@ def draw(action: DeltaGenerator) -> None:
                 icon=":material/info:",
             )
         elif status.error is not None:
-            state.report_record(status.error, "Verification failed")
+            state.report(status.error, "Verification failed")
         elif status.result is not None:
             _answer(status.result)
 

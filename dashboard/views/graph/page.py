@@ -25,15 +25,17 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
-from dashboard import format, state, url_state
+from dashboard import format, state
 from dashboard.charts.graph_charts import MODES, Mode
+from dashboard.shown_result import ShownResult
 from dashboard.views.graph import picture
 from dashboard.views.graph.levels import ShownGraph
 from dashboard.widgets import controls, job_box, page_frame
 
+LINKED = ShownResult("graph.linked", (state.TRIAL_PARAM, state.MODEL_PARAM))
+
 # session keys
 SOURCE = "graph.source"  # id of the trial with the configuration; a profile has times, too
-LINKED = "graph.linked"  # the ?trial= and ?model= that were applied
 VIEW, COLOR = "graph.view", "graph.color"
 COLORED = "graph.colored"  # the user chose a colour
 CONFIGURATION = "graph.configuration"
@@ -90,11 +92,10 @@ def page() -> None:
 
 def _follow_link() -> None:
     """Apply a profile or measured trial from `?trial=` and a model from `?model=`, once per link."""
-    linked = [url_state.named(name) or "" for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
-    if not any(linked) or st.session_state.get(LINKED) == linked:
+    linked = LINKED.take_link()
+    if linked is None:
         return
-    st.session_state[LINKED] = linked
-    trial_id, model = linked
+    trial_id, model = linked.split(" ")
     try:
         if trial_id:
             trial = state.store().trial(trial_id)

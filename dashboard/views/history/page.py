@@ -17,6 +17,7 @@ from core.show.words import counted
 from core.store import Change, Query, Tags
 from core.wire.errors import TunerError
 from dashboard import configurations, format, state, url_state
+from dashboard.shown_result import TUNE
 from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
 from dashboard.widgets import page_frame, results, tables, trial_result
@@ -317,7 +318,7 @@ def _single(trial: Trial) -> None:
         type="primary",
         help="Loads its settings and model into Tune and shows its result.",
     ):
-        reopen(trial)
+        results.open_in_tune(trial)
     if trial.state == "COMPLETE" and trial.kind == "measure":
         st.button(
             "Pin as baseline",
@@ -332,17 +333,6 @@ def _single(trial: Trial) -> None:
         "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
     )
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
-
-
-def reopen(trial: Trial) -> None:
-    """Load the settings of `trial` and open Tune with it; report an error when its model is missing."""
-    try:
-        state.apply_spec(state.trial_spec(trial))
-    except TunerError as error:
-        state.report(error)
-        return
-    state.show_own_trial(trial.id)
-    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
 
 
 @st.dialog("Delete trials?", icon=":material/delete:")
@@ -391,8 +381,8 @@ def delete(trial_ids: list[str]) -> None:
     except TunerError as error:  # one is running again
         state.keep_error(error)
         return
-    if st.session_state.get(state.TRIAL) in trial_ids:
-        state.show_trial(None)
+    if TUNE.id in trial_ids:
+        TUNE.show(None)
     if url_state.named(state.TRIAL_PARAM) in trial_ids:
         url_state.put(state.TRIAL_PARAM, None)
     models = ", ".join(dict.fromkeys(one.model_name for one in baselines))

@@ -81,7 +81,7 @@ def _peaks(found: Mapping[str, Any] | None) -> None:
 def _check(action: DeltaGenerator, running: Status | None) -> None:
     action.button(
         "Check noise",
-        key="machine.test",
+        key="machine.run",
         type="primary",
         icon=":material/monitor_heart:",
         on_click=start_noise_check,
@@ -141,7 +141,7 @@ def _report_end() -> None:
     job = st.session_state.pop(OWN, None)
     status = state.status(job) if job else None
     if status is not None and status.error is not None:
-        state.report_record(status.error)
+        state.report(status.error)
 
 
 page()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from core.run import exporting
 from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
-from core.wire.errors import ModelError, TunerError, error_from_record
+from core.wire.errors import ModelError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
 from dashboard import format, state
 from dashboard.folders import allowed_path
@@ -153,6 +153,20 @@ def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
 # --- the job ----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportJob:
+    """A running export: the name of the future model, and the file to write."""
+
+    name: str
+    output: str
+
+
+@st.cache_resource(show_spinner=False)
+def _exports() -> dict[str, ExportJob]:
+    """Return the exports of this server not yet in the library, by job id; a reload must not lose one."""
+    return {}
+
+
 def start(name: str, plan: wire.ExportPlan) -> None:
     """Submit an export; a server runs one at a time."""
     if is_running():
@@ -168,31 +182,31 @@ def start(name: str, plan: wire.ExportPlan) -> None:
         wrong = ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder.")
         state.keep_error(wrong, PLACE)
         return
-    state.exports()[job] = state.ExportJob(name=name, output=plan["output"])
+    _exports()[job] = ExportJob(name=name, output=plan["output"])
 
 
 def is_running() -> bool:
     """Return whether an export of this server waits or runs."""
-    return any(state.is_active(state.status(job)) for job in state.exports())
+    return any(state.is_active(state.status(job)) for job in _exports())
 
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
     """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
-    for job, export in list(state.exports().items()):
+    for job, export in list(_exports().items()):
         status = state.status(job)
         if state.is_active(status):
             continue
-        if state.exports().pop(job, None) is None:
+        if _exports().pop(job, None) is None:
             continue  # another browser tab took it meanwhile
         if status is not None and status.state == "COMPLETE" and status.result:
             _add_export(export, status.result, added)
         elif status is not None and status.error and status.state == "FAIL":
-            state.keep_error(error_from_record(status.error), PLACE)
+            state.keep_error(status.error, PLACE)
         _clean(Path(export.output))
 
 
 def _add_export(
-    export: state.ExportJob, reply: Mapping[str, Any], added: Callable[[ModelRecord, bool], None]
+    export: ExportJob, reply: Mapping[str, Any], added: Callable[[ModelRecord, bool], None]
 ) -> None:
     try:
         with st.spinner("Reading the exported model…"):
@@ -235,7 +249,7 @@ def _clean(output: Path) -> None:
 def watch() -> None:
     """Draw the running export until it ends, and the error of the last one."""
     state.show_kept_error(PLACE, "Nothing was exported")
-    running = [job for job in state.exports() if state.is_active(state.status(job))]
+    running = [job for job in _exports() if state.is_active(state.status(job))]
     if running:
         _live(running[0])
 

@@ -14,6 +14,7 @@ from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
+from dashboard.shown_result import TUNE
 from dashboard.views.models import exporting, removal
 from dashboard.widgets import collapsible, controls, model_upload, page_frame, tables
 
@@ -134,7 +135,7 @@ def _detail(record: ModelRecord | None) -> None:
 
 def _use(record: ModelRecord, page: str) -> None:
     state.choose_model(record)
-    state.show_trial(None)
+    TUNE.show(None)
     st.switch_page(f"views/{page}/page.py")
 
 

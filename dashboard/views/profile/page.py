@@ -17,11 +17,20 @@ from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import fields, format, live_events, state, url_state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.widgets import choice, controls, file_import, job_box, live_view, page_frame, profile_results
+from dashboard.shown_result import ShownResult
+from dashboard.widgets import (
+    controls,
+    file_import,
+    job_box,
+    live_view,
+    page_frame,
+    past_results,
+    profile_results,
+)
 from dashboard.widgets.profile_results import IMPORTED
 
 SHOWN = "profile.shown"  # id of the profile that is shown
-LINKED = "profile.linked"  # the ?trial= that was applied
+LINKED = ShownResult("profile.linked", (state.TRIAL_PARAM,))
 SOURCE, MEASURED, RUNS = "profile.source", "profile.measured", "profile.runs"
 CURRENT, OF_TRIAL = "Current settings", "A measured trial"
 DEFAULT_RUNS = 20
@@ -51,7 +60,7 @@ def page() -> None:
     labels = _labels(profiles, brought)
     _configuration(record, shown, bar)
     with bar.choice:
-        _choose(labels)
+        _offer(labels)
     with bar.more:
         if imported is not None:
             _remove(imported)
@@ -83,10 +92,9 @@ def _follow_link() -> None:
         if st.session_state.get(SHOWN) != wanted:  # a choice in the page changes the URL, too
             st.session_state[SHOWN] = wanted
         return
-    linked = url_state.named(state.TRIAL_PARAM)
-    if not linked or st.session_state.get(LINKED) == linked:
+    linked = LINKED.take_link()
+    if linked is None:
         return
-    st.session_state[LINKED] = linked
     try:
         trial = state.store().trial(linked)
         state.choose_model(state.find_model(state.trial_spec(trial).model))
@@ -237,12 +245,8 @@ def _start(record: ModelRecord) -> None:
 def _put_in_url(shown: str) -> None:
     """Put the shown profile into the URL; the prefix `IMPORTED` marks an imported one."""
     is_imported = shown.startswith(IMPORTED)
-    name, other = state.TRIAL_PARAM, IMPORTED_PARAM
-    if is_imported:
-        name, other = other, name
-    url_state.put(other, None)
-    st.session_state[LINKED] = shown.removeprefix(IMPORTED)
-    url_state.put(name, shown.removeprefix(IMPORTED))
+    LINKED.show(None if is_imported else shown)
+    url_state.put(IMPORTED_PARAM, shown.removeprefix(IMPORTED) if is_imported else None)
 
 
 def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str, str]:
@@ -299,17 +303,15 @@ def _remove(one: Imported) -> None:
     )
 
 
-def _choose(labels: Mapping[str, str]) -> None:
-    if not labels:
-        return
-    choice.draw(
+def _offer(labels: Mapping[str, str]) -> None:
+    past_results.offer(
         "Profile shown",
-        list(labels),
+        labels,
+        shown=st.session_state.get(SHOWN),
         key=SHOWN,
-        chosen=st.session_state.get(SHOWN),
         on_select=_show,
-        format_func=lambda one: labels.get(one, str(one)),
         help="Profiles of this model, newest first, and imported ones.",
+        alone=True,
     )
 
 
@@ -368,7 +370,7 @@ def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) 
                 "to see which operators and nodes take the time."
             )
     elif shown.state == "FAIL" and shown.error:
-        state.report_record(shown.error)
+        state.report(shown.error)
     elif shown.state == "CANCELLED":
         st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
     elif shown.state == "COMPLETE":

@@ -12,24 +12,25 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.run.job import Status
 from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, Row, Subject, needed, on_model, rows, start
+from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, on_model, rows
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import configurations, format, live_events, state, url_state
+from dashboard import configurations, format, live_events, state
 from dashboard.live_events import Event
+from dashboard.shown_result import ShownResult
 from dashboard.views.scorecard import form
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, live_view, page_frame, past_results, report
 from dashboard.widgets.protocol import wait_quiet_s
 
+SHOWN = ShownResult("scorecard.shown", (state.TRIAL_PARAM,))  # the trial whose targets were applied
+
 # session keys
-LINKED = "scorecard.linked"  # the ?trial= that was applied
-OPENED_FOR = "scorecard.looked"  # content hash of the model whose newest targets were applied
 PICKED = "scorecard.earlier"
 LIMIT = 200  # newest measurements of a model that are searched for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
@@ -108,14 +109,11 @@ def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
 
 def _follow_link() -> None:
     """Apply the targets, the data and the settings of the trial in `?trial=`, once per link."""
-    linked = url_state.named(state.TRIAL_PARAM)
-    if not linked or st.session_state.get(LINKED) == linked:
-        return
-    st.session_state[LINKED] = linked
-    try:
-        form.load(state.trial_spec(state.store().trial(linked)))
-    except TunerError as error:
-        state.report(error)
+    if linked := SHOWN.take_link():
+        try:
+            form.load(state.trial_spec(state.store().trial(linked)))
+        except TunerError as error:
+            state.report(error)
 
 
 def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
@@ -131,10 +129,8 @@ def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
             spec = state.trial_spec(trial)
             if all(spec.targets != one.targets for one in found.values()):
                 found[trial.id] = spec
-    if st.session_state.get(OPENED_FOR) != record.content_sha256:
-        st.session_state[OPENED_FOR] = record.content_sha256
-        if found and not scorecard_targets.ids():
-            _take_targets(next(iter(found.values())))
+    if SHOWN.is_new_model(record) and found and not scorecard_targets.ids():
+        _take_targets(next(iter(found.values())))
     return found
 
 
@@ -154,7 +150,6 @@ def _offer(before: Mapping[str, TrialSpec]) -> None:
         key=PICKED,
         on_select=_open,
         help="Earlier targets of this model, newest first, with their data.",
-        labelled=False,
     )
 
 
@@ -166,8 +161,7 @@ def _targets_label(trial_id: str, spec: TrialSpec) -> str:
 def _open(trial_id: str) -> None:
     try:
         _take_targets(state.trial_spec(state.store().trial(trial_id)))
-        st.session_state[LINKED] = trial_id
-        url_state.put(state.TRIAL_PARAM, trial_id)
+        SHOWN.show(trial_id)
     except TunerError as error:
         state.keep_error(error)
 
@@ -260,7 +254,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
         return
     st.session_state[BEFORE] = list(before)
     try:
-        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+        submit = state.scheduler().submit
+        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
     except TunerError as error:
         state.keep_error(error, RUN)
         return
@@ -315,7 +310,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
         st.info("Measuring was cancelled; finished measurements are kept.", icon=":material/cancel:")
     for one in jobs:
         if one.state == "FAIL" and one.error is not None:
-            state.report_record(one.error)
+            state.report(one.error)
         for label, message in ((one.result or {}).get("failures") or {}).items():
             st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.spec.targets import METRICS, TargetSpec, check_targets, limit_text, target_from_dict
+from core.spec.metrics import METRICS
+from core.spec.targets import TargetSpec, check_targets, limit_text, target_from_dict
 from core.wire.errors import SpecError, TunerError
 from dashboard import format
 

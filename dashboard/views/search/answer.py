@@ -236,7 +236,7 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
     if record.state == "CANCELLED":
         st.info(f"The search was cancelled. {kept}", icon=":material/cancel:")
     elif record.error is not None:
-        state.report_record(record.error, f"The search {'was ' * (word == 'interrupted')}{word}")
+        state.report(record.error, f"The search {'was ' * (word == 'interrupted')}{word}")
         if kept:
             st.caption(kept)
     else:

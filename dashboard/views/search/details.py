@@ -126,7 +126,7 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
                     known,
                     key=COST,
                     required=True,
-                    format_func=lambda one: search_charts.COSTS[one][0].partition(" (")[0],
+                    format_func=lambda one: search_charts.cost_title(one).partition(" (")[0],
                     label_visibility="collapsed",
                 )
             beyond = f"Double-click to see {info.beyond} more below." if info.beyond else None

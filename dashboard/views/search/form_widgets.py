@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from core.show.format import duration
-from core.spec.question import OBJECTIVES, PRESETS, STRATEGIES, question_from_dict
+from core.spec.metrics import OBJECTIVES
+from core.spec.question import PRESETS, STRATEGIES, question_from_dict
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord

@@ -9,6 +9,7 @@ from core.spec.question import question_from_dict
 from core.store import StudyRecord
 from core.wire.errors import TunerError
 from dashboard import state
+from dashboard.shown_result import TUNE
 from dashboard.views.scorecard import targets as scorecard_targets
 
 GO = "search.go"  # session key: the target page of a button, and its query
@@ -44,7 +45,7 @@ def load(record: StudyRecord, trial: str) -> None:
         return
     query = {}
     if kept.kind == "measure" and kept.state == "COMPLETE":
-        state.show_own_trial(trial)
+        TUNE.show(trial)
         query = {state.TRIAL_PARAM: trial}
     st.session_state[GO] = {"page": "tune", "query": query}
 

@@ -8,34 +8,31 @@ import streamlit as st
 
 from core.process.job_worker import refuse_worker
 from core.run import search
+from core.run.search.search_space import space_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import format, state, url_state
+from dashboard import format, state
 from dashboard.live_events import ACTIVE
+from dashboard.shown_result import ShownResult
 from dashboard.views.search import answer, form, form_widgets, links, live, past_searches, preview
 from dashboard.views.search.form import SearchForm
 from dashboard.widgets import controls, narrow_settings, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
-
-# session keys
-SHOWN = "search.study"  # id of the search that is shown
-SHOWN_OF = "search.study.of"  # content hash of the model that was current then
-APPLIED = "search.applied"  # the linked search that was loaded into the form
-
+SHOWN = ShownResult("search.shown", (STUDY_PARAM,))
 SETTINGS_PX = 288
 
 
 def page() -> None:
     links.open_requested_page()
-    record = _shown()
-    _load_linked(record)
+    state.clean_up()
+    record = SHOWN.open(state.store().study, _load)
     model = state.current_model()
-    if model is not None and (record is None or state.model_changed(SHOWN_OF, model)):
+    if model is not None and (record is None or SHOWN.is_new_model(model)):
         record = _newest(model)
     running = record is not None and record.state in ACTIVE
     bar = page_frame.bar("Search")
@@ -51,7 +48,7 @@ def page() -> None:
     start_button = partial(_run, record, reason or why_not or short)
     found = past_searches.of_model(model) if model is not None else []
     with bar.choice:
-        past_searches.pick(found, record, _show_with_question)
+        past_searches.offer(found, record, SHOWN.link)
     with bar.action:
         start_button("search.run")
     with bar.more:
@@ -62,69 +59,26 @@ def page() -> None:
     with result:
         state.show_kept_error()
         _result(model, record)
-        past_searches.table(found, record, _show_with_question)
+        past_searches.table(found, record, SHOWN.link)
     narrow_settings.foot("search", start_button)
 
 
 # --- the shown search ---------------------------------------------------------------------------------------
 
 
-def _shown() -> StudyRecord | None:
-    """Return the search of the link or of this session; report and drop an id that does not exist."""
-    state.clean_up()
-    linked = url_state.named(STUDY_PARAM) or st.session_state.get(SHOWN)
-    if not linked:
-        return None
-    try:
-        found = state.store().study(linked)
-    except TunerError as error:
-        state.keep_error(error)
-        show(None)
-        return None
-    show(found.id)
-    return found
-
-
-def show(study: str | None) -> None:
-    """Show this search and put it into the URL, so that a reload finds it again."""
-    if st.session_state.get(SHOWN) != study:
-        st.session_state[SHOWN_OF] = None
-    st.session_state[SHOWN] = study
-    url_state.put(STUDY_PARAM, study)
-
-
 def _newest(model: ModelRecord) -> StudyRecord | None:
     """Return the model's running search, whoever started it, or else the newest; the form does not change."""
     found = past_searches.of_model(model)
     newest = next((one for one in found if one.state in ACTIVE), next(iter(found), None))
-    show(newest.id if newest is not None else None)
-    if newest is not None:
-        st.session_state[APPLIED], st.session_state[SHOWN_OF] = newest.id, model.content_sha256
+    SHOWN.show(newest.id if newest is not None else None)
     return newest
 
 
-def _load_linked(record: StudyRecord | None) -> None:
-    """Load the question, start and model of a linked search into the form, once per link."""
-    if record is None or st.session_state.get(APPLIED) == record.id:
-        return
-    try:
-        _show_with_question(record)
-    except TunerError as error:
-        st.warning(
-            f"The search is shown, but its question could not be loaded. {format.plain(error.message)} "
-            f"{format.plain(error.hint)}",
-            icon=":material/warning:",
-        )
-
-
-def _show_with_question(record: StudyRecord) -> None:
-    """Show a search and load its question; raises the errors of `apply_spec`."""
-    show(record.id)
-    st.session_state[APPLIED] = record.id
+def _load(record: StudyRecord) -> None:
+    """Load the question, start and model of a search into the form."""
     spec = spec_from_dict(record.spec)
     state.apply_spec(spec)
     form.fill(question_from_dict(record.question), spec.protocol.effort)
-    st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
 
 
 # --- the form -----------------------------------------------------------------------------------------------
@@ -161,9 +115,15 @@ def _space(asked: SearchForm | None) -> tuple[Space | None, str]:
     if asked is None:
         return None, ""
     try:
-        return state.search_space(asked.spec, asked.question, asked.place, asked.models), ""
+        return _counted((asked.spec.key(), asked.question.without, tuple(asked.models.refs)), asked), ""
     except TunerError as error:
         return None, f"{error.message} {error.hint}"
+
+
+@st.cache_resource(show_spinner="Counting configurations…", max_entries=20)
+def _counted(cache_key: tuple[object, ...], _asked: SearchForm) -> Space:
+    """Count the space; hundreds of thousands of combinations take a second."""
+    return space_of(_asked.spec, _asked.question, _asked.place, _asked.models)
 
 
 def _run(record: StudyRecord | None, reason: str, key: str) -> None:
@@ -206,9 +166,7 @@ def start() -> None:
 def _submit(prepared: search.Prepared) -> None:
     study = state.submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
     state.follow(study, "search", **{STUDY_PARAM: study})
-    show(study)
-    st.session_state[APPLIED] = study
-    st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
+    SHOWN.show(study)
 
 
 def continue_search(study: str, budget_s: int | None = None) -> None:
@@ -276,7 +234,7 @@ def _delete(study: str) -> None:
         state.store().delete_study(study)
     except TunerError as error:
         state.keep_error(error)
-    show(None)
+    SHOWN.show(None)
 
 
 def _empty(model: ModelRecord) -> None:

@@ -10,14 +10,13 @@ import streamlit as st
 from core.show.sheets import searches
 from core.spec.question import question_from_dict
 from core.store import ModelRecord, StudyRecord
-from core.wire.errors import TunerError
 from dashboard import format, state
-from dashboard.widgets import choice, collapsible, tables
+from dashboard.widgets import collapsible, past_results
 
 STUDIES = "search.studies"
 MOST, ROWS = 100, 6  # searches in the list; visible rows of the table
 
-OpenSearch = Callable[[StudyRecord], None]  # shows a search; may raise `TunerError`
+Show = Callable[[str], None]  # opens the search of this id
 
 
 def of_model(model: ModelRecord) -> list[StudyRecord]:
@@ -25,21 +24,17 @@ def of_model(model: ModelRecord) -> list[StudyRecord]:
     return state.store().studies(model_sha256=model.content_sha256, limit=MOST)
 
 
-def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, open_search: OpenSearch) -> None:
+def offer(found: Sequence[StudyRecord], shown: StudyRecord | None, show: Show) -> None:
     """Draw the list of searches, with the shown one selected."""
     if shown is not None and shown.id not in {one.id for one in found}:
         found = [shown, *found]  # of another model, from a link
-    if not found:
-        return
-    kept = {one.id: one for one in found}
-    choice.draw(
+    past_results.offer(
         "Search shown",
-        list(kept),
+        {one.id: _name(one) for one in found},
+        shown=shown.id if shown is not None else None,
         key="search.shown",
-        chosen=shown.id if shown is not None else None,
-        on_select=lambda study: _try(open_search, kept[study]),
-        format_func=lambda one: _name(kept[one]) if one in kept else str(one),
-        placeholder="Open an earlier search",
+        on_select=show,
+        alone=True,
     )
 
 
@@ -50,35 +45,21 @@ def _name(record: StudyRecord) -> str:
     return f"{asked} · {format.when(record.created_at)} · {record.id[:6]}"
 
 
-def table(found: Sequence[StudyRecord], shown: StudyRecord | None, open_search: OpenSearch) -> None:
+def table(found: Sequence[StudyRecord], shown: StudyRecord | None, show: Show) -> None:
     """Draw the other searches with their results in a closed table; selecting a row opens one."""
     others = [one for one in found if shown is None or one.id != shown.id]
     if others:
         label = f"Earlier searches: {len(others)}"
-        collapsible.group(label, partial(_table, others, open_search), key="search.earlier", icon="history")
+        collapsible.group(label, partial(_table, others, show), key="search.earlier", icon="history")
 
 
-def _table(others: Sequence[StudyRecord], open_search: OpenSearch) -> None:
-    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a new key drops the selection
-
-    def reopen() -> None:
-        picked = st.session_state[key]["selection"]["rows"]
-        if picked and picked[0] < len(others):
-            _try(open_search, others[picked[0]])
-
-    tables.draw(
+def _table(others: Sequence[StudyRecord], show: Show) -> None:
+    past_results.table(
         searches.studies(others),
-        key=key,
+        [one.id for one in others],
+        key=STUDIES,
         most=ROWS,
-        on_select=reopen,
-        mode="single-row",
+        on_select=show,
         alt="Searches of this model with their questions and results, newest first",
     )
     st.caption("Tick a search to open or continue it.")
-
-
-def _try(open_search: OpenSearch, record: StudyRecord) -> None:
-    try:
-        open_search(record)
-    except TunerError as error:
-        state.keep_error(error)

@@ -11,19 +11,19 @@ from core.show import words
 from core.show.sheets import comparisons
 from core.show.table import csv_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
-from core.wire.units import DASH, interval, size
+from core.wire.units import interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
 from dashboard.widgets import tables
 
-TABLE = "curves.table"
+TABLE = "sweep.table"
 
 
 def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
     """Draw the table of all points, and the details of one; above the table where the user selected it."""
     table = comparisons.points(shown.rows, ranking, shown.busy)
-    details = st.container(key="curves.details")
+    details = st.container(key="sweep.details")
     names = " and ".join(one.name for one in shown.axes)
     tables.draw(
         table,
@@ -42,7 +42,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
         if index is None:
             st.button(
                 "Use in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=True,
                 help="Select a point first.",
@@ -52,7 +52,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
             data=csv_text(table),
             file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
             mime="text/csv",
-            key="curves.csv",
+            key="sweep.csv",
             icon=":material/download:",
             on_click="ignore",
         )
@@ -93,7 +93,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
         with st.container(horizontal=True):
             if st.button(
                 f"Use {name} in Tune",
-                key="curves.use",
+                key="sweep.use",
                 icon=":material/tune:",
                 disabled=point.spec is None,
                 help="The selected point, or the best within the limit.",
@@ -102,7 +102,7 @@ def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
             value = (row.latency or {}).get(ranking.percentile)
             st.button(
                 "Set as limit",
-                key="curves.line_here",
+                key="sweep.line_here",
                 icon=":material/horizontal_rule:",
                 disabled=value is None,
                 on_click=_put_line,
@@ -123,7 +123,7 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""
-            memory = DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes)
+            memory = size(row.result.get("peak_rss_bytes"))
             column.metric("Peak memory added by the session", memory)
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
@@ -133,9 +133,8 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
 
 
 def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
-    found = (
-        [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
-    )
+    runs, rows = row.result.get("runs", 0), row.result.get("batch_size")
+    found = [f"{runs:,} runs of {rows} sample{'s' * (rows != 1)}"] if row.latency is not None else []
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
@@ -164,6 +163,4 @@ def _use(point: Point, row: Measured) -> None:
         return
     state.apply_spec(point.spec)
     trial = row.trial if row.same is None else ""  # a reused trial has other settings
-    if trial:
-        state.show_trial(trial)
     st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

@@ -10,7 +10,6 @@ from functools import partial
 import streamlit as st
 
 from core.evidence.comparison import Comparison, with_references
-from core.evidence.measurement import Trial
 from core.run import job_types, prediction, sweep
 from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.known_trials import Known, known_trials
@@ -21,33 +20,31 @@ from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, live_events, state, url_state
+from dashboard import fields, format, live_events, state
 from dashboard.charts.sweep_charts import EarlierSweep
 from dashboard.live_events import ACTIVE, Event
+from dashboard.shown_result import ShownResult
 from dashboard.views.sweep import results as curve_results
 from dashboard.views.sweep import varied
 from dashboard.views.sweep.shown_sweep import ShownSweep
 from dashboard.widgets import (
-    choice,
     comparison_result,
     controls,
     job_box,
     measure_longer,
     narrow_settings,
     page_frame,
+    past_results,
     report,
 )
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
-AGAIN = "curves.again"
-STUDY = "curves.study"  # study name of the shown sweep
-STUDY_PARAM = "study"  # ?study=<name>
-OPENED_FOR = "curves.looked"  # content hash of the model whose newest sweep was opened
-PICKED = "curves.earlier"
+AGAIN = "sweep.again"
+SHOWN = ShownResult("sweep.shown", ("study",))  # its study name
+PICKED = "sweep.earlier"
 COMPARISONS_READ = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
 GHOSTS_MOST = 3  # earlier sweeps in the background of a chart
-APPLIED = "curves.applied"  # the linked sweep that was loaded
 
 
 def page() -> None:
@@ -64,16 +61,16 @@ def page() -> None:
         asked = _form(record)
     if asked is None:
         bar.disabled_action("Measure", "Correct the settings first.")
-        narrow_settings.foot("curves", lambda key: None)
+        narrow_settings.foot("sweep", lambda key: None)
         return
     base, axes, points, known = asked
     rows, comparison = sweep.join(points, known), _comparison()
     with settings:
-        limit = st.container(key="curves.limit")
+        limit = st.container(key="sweep.limit")
         _options(record, base, points, rows)
     run = partial(_run, record, points, rows)
     with bar.action:
-        run("curves.run")
+        run("sweep.run")
     with bar.more:
         _result_actions(axes, comparison, rows)
     comparisons = [found.comparison for found in known.values() if found.comparison is not None]
@@ -90,7 +87,7 @@ def page() -> None:
         state.show_kept_error()
         _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
-    narrow_settings.foot("curves", run)
+    narrow_settings.foot("sweep", run)
 
 
 FormValues = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
@@ -127,33 +124,29 @@ def _base() -> TrialSpec | None:
 
 def _load_linked() -> None:
     """Load the settings, the axes and their values of `?study=…`, once per link."""
-    study = url_state.named(STUDY_PARAM)
-    if not study or st.session_state.get(APPLIED) == study:
-        return
-    st.session_state[APPLIED] = study
-    found, trials = axes_of_study(study), state.store().trials(study=study)
-    if not found or not trials:
-        st.warning(f"There is no sweep called {format.plain(study)} here.", icon=":material/search_off:")
-        return
-    if st.session_state.get(STUDY) == study:
+    study = SHOWN.take_link()
+    if study is None:
         return
     try:
-        _load(study, found, trials[-1])
+        _load(study)
     except TunerError as error:
         state.report(error)
 
 
-def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
+def _load(study: str) -> None:
     """Load the settings, the axes and their values of a sweep; raises the errors of `apply_spec`."""
-    spec = state.trial_spec(trial)
-    state.apply_spec(spec)
+    found, trials = axes_of_study(study), state.store().trials(study=study)
+    if not found or not trials:
+        st.warning(f"There is no sweep called {format.plain(study)} here.", icon=":material/search_off:")
+        SHOWN.show(None)
+        return
+    state.apply_spec(state.trial_spec(trials[-1]))
     usual = fields.defaults()
     for axis in found:  # of the trial's point; the form gets the default instead
         if (key := fields.key(axis.name)) in usual:
             st.session_state[key] = usual[key]
     varied.set_axes(found)
-    st.session_state[STUDY] = st.session_state[APPLIED] = study
-    st.session_state[OPENED_FOR] = st.session_state[state.MODEL]
+    SHOWN.show(study)
 
 
 def _earlier(record: ModelRecord) -> None:
@@ -161,43 +154,24 @@ def _earlier(record: ModelRecord) -> None:
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
-    before = st.session_state.get(OPENED_FOR)
-    if before != record.content_sha256:
-        st.session_state[OPENED_FOR] = record.content_sha256
-        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the previous model
-            st.session_state[STUDY] = None
-        may = (
-            controls.settings_unchosen() or state.recorded()
-        )  # recorded results: settings are not the user's
-        if listed and st.session_state.get(STUDY) is None and may:
-            _open(listed[0])
+    if SHOWN.is_new_model(record):
+        if SHOWN.id not in sweeps:  # of the previous model
+            SHOWN.show(None)
+        # recorded results: settings are not the user's
+        may = controls.settings_unchosen() or state.recorded()
+        if listed and SHOWN.id is None and may:
+            _load(listed[0])
             controls.mark_settings_unchosen()
-    shown = st.session_state.get(STUDY)
-    if shown is None or shown in sweeps:
-        url_state.put(STUDY_PARAM, shown)
-    if not listed:
-        return
-    chosen = shown if shown in sweeps else None
-    choice.draw(
+    SHOWN.put_in_address()
+    past_results.offer(
         "Sweep shown",
-        listed,
+        {one: _study_label(sweeps[one]) for one in listed},
+        shown=SHOWN.id,
         key=PICKED,
-        chosen=chosen,
-        on_select=_open,
-        format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
-        placeholder="Open an earlier sweep",
+        on_select=SHOWN.link,
         help="Newest first. Loads its settings and values.",
+        alone=True,
     )
-
-
-def _open(study: str) -> None:
-    found, trials = axes_of_study(study), state.store().trials(study=study)
-    if not found or not trials:  # deleted meanwhile
-        return
-    try:
-        _load(study, found, trials[-1])
-    except TunerError as error:
-        state.keep_error(error)
 
 
 def _study_label(comparison: Comparison) -> str:
@@ -212,8 +186,8 @@ def _known(record: ModelRecord, named: Models, points: Sequence[Point]) -> Known
     """Return the results of the shown sweep, and earlier measurements of its points on this machine."""
     fingerprint = state.environment()["fingerprint"]
     earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
-    study = st.session_state.get(STUDY) or ""
-    return known_trials(state.store(), sweep.configurations(points), study=study, earlier=earlier)
+    asked = sweep.configurations(points)
+    return known_trials(state.store(), asked, study=SHOWN.id or "", earlier=earlier)
 
 
 def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
@@ -223,7 +197,7 @@ def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) ->
         state.store().trials_of,
         axes,
         named,
-        but=st.session_state.get(STUDY) or "",
+        but=SHOWN.id or "",
         most=GHOSTS_MOST,
     )
     return [
@@ -234,8 +208,7 @@ def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) ->
 
 def _comparison() -> Comparison | None:
     """Return the comparison of the shown sweep; it contains all points."""
-    study = st.session_state.get(STUDY)
-    return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
+    return next(iter(state.store().comparisons(study=SHOWN.id, limit=1)), None) if SHOWN.id else None
 
 
 # --- run and cancel -----------------------------------------------------------------------------------
@@ -268,7 +241,7 @@ def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured],
         key=key,
         type="secondary" if done else "primary",
         icon=":material/replay:" if done else ":material/play_arrow:",
-        shortcut="Ctrl+Enter" if key == "curves.run" and not done else None,
+        shortcut="Ctrl+Enter" if key == "sweep.run" and not done else None,
         on_click=_start,
         args=(record, done),
         **state.unless_closed(
@@ -352,8 +325,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         state.keep_error(error)
         return
     state.follow(job, "sweep", study=study)
-    st.session_state[STUDY] = st.session_state[APPLIED] = study
-    url_state.put(STUDY_PARAM, study)
+    SHOWN.show(study)
 
 
 def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> list[Point]:
@@ -369,8 +341,10 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> 
 def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence[Measured]) -> None:
     if comparison is None or comparison.state in ACTIVE or any(row.state in ACTIVE for row in rows):
         return
-    report.offer(partial(_curve, axes, comparison, rows), key="curves")
-    measure_longer.button("curves", comparison, state.store().trials_of(comparison.id), _follow)
+    report.offer(partial(_curve, axes, comparison, rows), key="sweep")
+    # all comparisons of a continued sweep share one study name
+    trials = state.store().trials_of(comparison.id)
+    measure_longer.button("sweep", comparison, trials, lambda more: SHOWN.show(more.study))
 
 
 def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> Curve:
@@ -378,28 +352,22 @@ def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured
     return Curve(axes=axes, points=rows, comparison=comparison, trials=trials)
 
 
-def _follow(more: Comparison) -> None:
-    """Show a continued sweep; all its comparisons share one study name."""
-    st.session_state[STUDY] = st.session_state[APPLIED] = more.study
-    url_state.put(STUDY_PARAM, more.study)
-
-
 def _live(
     comparison: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
     """Draw the running comparison; the whole page is redrawn when it ends."""
-    with st.container(key="curves.live", gap="xsmall"):
+    with st.container(key="sweep.live", gap="xsmall"):
         if comparison is None or comparison.state not in ACTIVE:
             return
         follow = _follow_points(comparison, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
-        name = f"curves-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-        comparison_result.watch(comparison, follow, key="curves.watch", name=name)
+        name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        comparison_result.watch(comparison, follow, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
             if state.status(comparison.id) is not None:
                 job_box.cancel(
                     comparison.id,
-                    key="curves.cancel",
+                    key="sweep.cancel",
                     help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
                 )
             st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")

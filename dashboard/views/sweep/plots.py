@@ -14,10 +14,10 @@ from dashboard.charts import heatmap_charts, sweep_charts
 from dashboard.views.sweep.shown_sweep import POINT, ShownSweep
 from dashboard.widgets import plots
 
-VIEW = "curves.view"  # + "." + number of varied settings
-GHOSTS = "curves.ghosts"
-LATENCY_CHART, RATE_CHART = "curves.latency", "curves.throughput"
-PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
+VIEW = "sweep.view"  # + "." + number of varied settings
+GHOSTS = "sweep.ghosts"
+LATENCY_CHART, RATE_CHART = "sweep.latency", "sweep.throughput"
+PLANE_CHART, TRADEOFF_CHART = "sweep.plane", "sweep.tradeoff"
 LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
 
 
@@ -33,8 +33,8 @@ def draw(shown: ShownSweep, ranking: SweepRanking, beside: Callable[[], None]) -
     key = f"{VIEW}.{len(shown.axes)}"
     if st.session_state.get(key) not in views:
         st.session_state[key] = PLANE if PLANE in views else LINES
-    with st.container(gap="xsmall", key="curves.first"):
-        with st.container(horizontal=True, vertical_alignment="center", key="curves.controls"):
+    with st.container(gap="xsmall", key="sweep.first"):
+        with st.container(horizontal=True, vertical_alignment="center", key="sweep.controls"):
             view = st.segmented_control(
                 "Show",
                 views,

@@ -26,8 +26,8 @@ from dashboard.views.sweep.shown_sweep import LIMIT_MS, ShownSweep
 from dashboard.widgets import collapsible
 from dashboard.widgets import results as common
 
-LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
-STATISTIC = "curves.statistic"
+LINE_NUMBER, LINE_SLIDER = "sweep.line.number", "sweep.line.slider"
+STATISTIC = "sweep.statistic"
 SLIDER_STEPS = 60
 
 
@@ -57,7 +57,7 @@ def results(shown: ShownSweep, limit: DeltaGenerator) -> None:
     _failures(rows)
     details.draw(shown, ranking)
     inside = partial(_details, complete, shown.comparison, shown.busy)
-    collapsible.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
+    collapsible.group("Confidence details", inside, key="sweep.confidence", icon="fact_check")
 
 
 def _empty() -> None:
@@ -243,7 +243,7 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
 
 
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
-    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
+    ran = charts.ran_label(row.result)
     latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""

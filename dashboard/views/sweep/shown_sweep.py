@@ -10,8 +10,8 @@ from core.run.axes import Axis
 from core.run.sweep import Measured, Point
 from dashboard.charts.sweep_charts import EarlierSweep
 
-LIMIT_MS = "curves.line_ms"  # latency limit in ms; the number field and the slider both set it
-POINT = "curves.point"  # name of the clicked point; not kept over a reload
+LIMIT_MS = "sweep.line_ms"  # latency limit in ms; the number field and the slider both set it
+POINT = "sweep.point"  # name of the clicked point; not kept over a reload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,10 +25,10 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import state
 
-AXIS = "curves.axis"
-SECOND = "curves.second"
+AXIS = "sweep.axis"
+SECOND = "sweep.second"
 NONE = ""  # no second setting
-VALUES = "curves.values"  # + "." + name of the axis
+VALUES = "sweep.values"  # + "." + name of the axis
 
 
 def _values_key(name: str) -> str:

@@ -20,9 +20,11 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import demo, format, live_events, state
+from dashboard import demo, format, live_events, state, url_state
 from dashboard.charts import compare_charts
+from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE, Event
+from dashboard.shown_result import TUNE
 from dashboard.widgets import (
     controls,
     feeding,
@@ -49,9 +51,8 @@ PLOT_PX = 440  # of the chart of both latency distributions, as high as the scre
 
 def page() -> None:
     trial = _shown()
-    _load_linked(trial)
     record = state.current_model()
-    if record is not None and (trial is None or state.model_changed(state.TRIAL_OF, record)):
+    if record is not None and (trial is None or TUNE.is_new_model(record)):
         trial = _newest(record)
     if record is not None and trial is not None and trial.state == "COMPLETE":
         with contextlib.suppress(TunerError):  # of another version: the result is shown without settings
@@ -70,45 +71,24 @@ def page() -> None:
 
 
 def _shown() -> Trial | None:
-    """Return the trial of the link or of this session; report and drop an id that does not exist."""
-    trial_id = state.linked_trial() or state.opening()
-    if trial_id is None:
-        return None
-    try:
-        trial = state.store().trial(trial_id)
-    except TunerError as error:
-        state.report(error)
-        state.show_trial(None)
-        return None
+    """Return the trial of the link or of this session, or that on which a demonstration opens."""
+    if TUNE.id is None and not url_state.named(state.TRIAL_PARAM) and (first := first_view.opening()):
+        TUNE.link(first)
+    return TUNE.open(state.store().trial, _load)
+
+
+def _load(trial: Trial) -> None:
     if trial.kind == "profile":  # profiles have no result here
-        state.show_trial(None)
+        TUNE.show(None)
         st.switch_page("views/profile/page.py", query_params={state.TRIAL_PARAM: trial.id})
-    state.show_trial(trial.id)
-    return trial
+    state.apply_spec(state.trial_spec(trial))
 
 
 def _newest(record: ModelRecord) -> Trial | None:
     """Return the newest measurement of a newly chosen model."""
     found = state.measured(record, limit=1)
-    if not found:
-        state.show_trial(None)
-        return None
-    state.show_own_trial(found[0].id)
-    return state.store().trial(found[0].id)
-
-
-def _load_linked(trial: Trial | None) -> None:
-    """Apply the settings and the model of a linked trial, once per link."""
-    if trial is None or not state.is_new_link(trial.id):
-        return
-    try:
-        state.apply_spec(state.trial_spec(trial))
-    except TunerError as error:
-        st.warning(
-            f"The trial is shown, but its settings could not be loaded. {format.plain(error.message)} "
-            f"{format.plain(error.hint)}",
-            icon=":material/warning:",
-        )
+    TUNE.show(found[0].id if found else None)
+    return state.store().trial(found[0].id) if found else None
 
 
 # --- running ----------------------------------------------------------------------------------------------
@@ -228,7 +208,7 @@ def run() -> None:
         state.keep_error(error)
     else:
         state.follow(trial_id, "tune", trial=trial_id)
-        state.show_own_trial(trial_id)
+        TUNE.show(trial_id)
 
 
 # --- result -----------------------------------------------------------------------------------------------
@@ -263,9 +243,8 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
         {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
         shown=shown.id,
         key=PICKED,
-        on_select=state.show_own_trial,
+        on_select=TUNE.show,
         help="Newest first. Your settings stay; use History to load those of a result.",
-        labelled=False,
     )
 
 
@@ -423,7 +402,7 @@ def _longer_button(trial: Trial, comparison: Comparison) -> None:
     def follow(more: Comparison) -> None:
         goes_on = measure_longer.continued_trial(trial.id, comparison, more)
         state.follow(goes_on, "tune", trial=goes_on)
-        state.show_own_trial(goes_on)
+        TUNE.show(goes_on)
 
     measure_longer.button("tune", comparison, state.store().trials_of(comparison.id), follow)
 
@@ -468,7 +447,7 @@ def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialCom
             "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
         )
         st.caption("The address that opens this result in any browser:")
-        st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+        st.code(url_state.link({state.TRIAL_PARAM: trial.id}), language=None, wrap_lines=True)
 
 
 def _pin_button(trial: Trial, pinned: Trial | None) -> None:

@@ -114,7 +114,7 @@ def running() -> None:
         del jobs[name]
         if status is not None:
             for error in filter(None, [status.error, *(status.result or {}).get("errors", [])]):
-                state.report_record(error)
+                state.report(error)
 
 
 def _measure(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec) -> None:
@@ -149,7 +149,7 @@ def _compare(models: Sequence[ModelRecord], precision: str) -> str:
         model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
         session=SessionSpec(custom_op_libraries=controls.named_operators()),
         workload=variant_maker.workload(root),
-        protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
+        protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of EFFORTS
     )
     return state.submit(
         state.comparison_job(

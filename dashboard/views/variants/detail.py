@@ -21,9 +21,9 @@ from core.store import ModelRecord, library
 from core.wire import output_check
 from core.wire.errors import TunerError
 from dashboard import format, state
+from dashboard.shown_result import TUNE
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import text as variant_text
-from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import tables
 
 DOWNLOAD_BYTES = 512 << 20  # a download passes through the server's memory
@@ -98,7 +98,7 @@ def header(record: ModelRecord) -> None:
             "Use in Tune", key="variants.use", icon=":material/tune:", help="Makes it the current model."
         ):
             state.choose_model(record)
-            state.show_trial(None)
+            TUNE.show(None)
             st.switch_page("views/tune/page.py")
         st.button(
             "Continue from here",
@@ -315,6 +315,4 @@ def remove(record: ModelRecord) -> None:
     if st.session_state.get(state.MODEL) == record.content_sha256:
         root = state.store().model(facts.get("root", ""))
         st.session_state[state.MODEL] = root.content_sha256 if root is not None else None
-    if st.session_state.get(variant_tree.SHOWN) == record.content_sha256:
-        st.session_state[variant_tree.SHOWN] = None
     state.notify(f"Deleted {record.name}.")

@@ -76,7 +76,7 @@ def show_end(kind: str, status: Status | None) -> None:
     if status.state == "CANCELLED":
         st.info("This was cancelled. Finished steps are kept.", icon=":material/cancel:")
     elif status.error is not None:
-        state.report_record(status.error, title)
+        state.report(status.error, title)
 
 
 def live(status: Status | None, name: str) -> None:

@@ -14,14 +14,13 @@ from core.show.sheets import variants as sheets
 from core.store import ModelRecord
 from core.wire import output_check
 from core.wire.errors import TunerError
-from dashboard import format, state, url_state
+from dashboard import format, state
+from dashboard.shown_result import ShownResult
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants.text import Verdict
 
-PARAM = "variant"  # ?variant=<first digits of the content hash>
 SHORT = 16
-LINKED = "variants.linked"  # the ?variant= that was applied
-SHOWN = "variants.shown"  # content hash of the variant whose details are shown
+SHOWN = ShownResult("variants.shown", ("variant",))  # the first digits of the content hash
 NO_BREAK = "\u00a0"  # Markdown keeps it
 COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
 TITLES = {
@@ -152,7 +151,7 @@ def _row(line: Line) -> None:
     with speed:
         _verdict(line.verdict)
     if line.verdict is not None:
-        shown = st.session_state.get(SHOWN) == line.sha
+        shown = line.sha[:SHORT] == SHOWN.id
         button.button(
             "Shown" if shown else "Show",
             key=f"variants.show.{line.sha[:12]}",
@@ -177,10 +176,9 @@ def _verdict(verdict: Verdict | None) -> None:
 
 def follow_link() -> None:
     """Show the variant of `?variant=` and its family, once per link."""
-    linked = url_state.named(PARAM)
-    if not linked or st.session_state.get(LINKED) == linked:
+    linked = SHOWN.take_link()
+    if linked is None:
         return
-    st.session_state[LINKED] = linked
     try:
         record = state.store().model(linked)
     except TunerError:  # an ambiguous prefix
@@ -192,24 +190,20 @@ def follow_link() -> None:
     family = variants.family(state.store(), current) if current is not None else []
     if record.content_sha256 not in [one.content_sha256 for one in family]:
         state.choose_model(variants.original(state.store(), record) or record)
-    st.session_state[SHOWN] = record.content_sha256
+    show(record.content_sha256)
 
 
 def show(sha: str) -> None:
     """Show the details of this variant."""
-    st.session_state[SHOWN] = sha
+    SHOWN.show(sha[:SHORT])
 
 
 def shown_variant(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Return the variant to show: the chosen one, or the current model if it is a variant, or the newest."""
-    made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
-    chosen = (st.session_state.get(SHOWN), st.session_state.get(state.MODEL))
+    made = {one.content_sha256[:SHORT]: one for one in records if variants.variant_of(one) is not None}
+    chosen = (SHOWN.id, (st.session_state.get(state.MODEL) or "")[:SHORT])
     newest = max(made.values(), key=lambda one: one.created_at, default=None)
-    found = next((made[sha] for sha in chosen if sha in made), newest)
-    st.session_state[SHOWN] = found.content_sha256 if found is not None else None
+    found = next((made[short] for short in chosen if short in made), newest)
     if found is not None:
-        short = found.content_sha256[:SHORT]
-        st.session_state[LINKED] = short
-        if url_state.named(PARAM) != short:
-            url_state.put(PARAM, short)
+        show(found.content_sha256)
     return found

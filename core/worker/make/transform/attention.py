@@ -17,6 +17,8 @@ import onnx
 import onnx.shape_inference
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from core.worker.models.graphs import int_attribute, names_read, replace_nodes
+
 _DOMAIN = "com.microsoft"
 _TO_HEADS = [0, 2, 1, 3]  # [batch, sequence, heads, size] to [batch, heads, sequence, size], and back
 _SWAP_LAST = [0, 1, 3, 2]
@@ -98,7 +100,7 @@ class _View:
         after = self._only_reader(softmax.output[0])
         if after is None or after.op_type != "MatMul" or after.input[0] != softmax.output[0]:
             return None
-        if len(self.shape(softmax.input[0])) != 4 or _int(softmax, "axis", -1) not in (-1, 3):
+        if len(self.shape(softmax.input[0])) != 4 or int_attribute(softmax, "axis", -1) not in (-1, 3):
             return None
         scores, bias = self._without_bias(softmax.input[0])
         scores, scale = self._without_scale(scores)
@@ -307,10 +309,6 @@ def _order(node: NodeProto) -> list[int]:
     return next((list(one.ints) for one in node.attribute if one.name == "perm"), [])
 
 
-def _int(node: NodeProto, name: str, default: int) -> int:
-    return next((one.i for one in node.attribute if one.name == name), default)
-
-
 def _put(model: ModelProto, nodes: Sequence[NodeProto]) -> None:
     """Set the graph's new nodes, without unused nodes and their weights."""
     wanted = {one.name for one in model.graph.output}
@@ -322,22 +320,10 @@ def _put(model: ModelProto, nodes: Sequence[NodeProto]) -> None:
         if node.op_type == "Constant" and node.name.startswith(_PREFIX):
             stored.append(node.attribute[0].t)
         else:
-            kept.append(NodeProto.FromString(node.SerializeToString()))
-            wanted |= _reads(node)
-    del model.graph.node[:]
-    model.graph.node.extend(reversed(kept))
+            kept.append(node)
+            wanted.update(names_read(node))
+    replace_nodes(model.graph, kept[::-1])
     for index in reversed(range(len(model.graph.initializer))):
         if model.graph.initializer[index].name not in wanted:
             del model.graph.initializer[index]
     model.graph.initializer.extend(stored)
-
-
-def _reads(node: NodeProto) -> set[str]:
-    """Return the names that a node reads, including those that its bodies read from outer graphs."""
-    names = set(node.input)
-    for attribute in node.attribute:
-        for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            names |= {one.name for one in body.output}
-            for inner in body.node:
-                names |= _reads(inner)
-    return names

@@ -5,57 +5,54 @@
 
 from __future__ import annotations
 
-import contextlib
 import graphlib
-import logging
 import tempfile
-import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-from core.wire import DatasetPlan, FeedPlan, OutputError, Progress, StepCheck
+from core.wire import FeedPlan, OutputError, Progress, StepCheck, TransformPlan
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.output_check import check_outputs
 from core.worker.make.transform.agreement import error_between, outputs_of
 from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult, option
-from core.worker.models.checking import first_line
-from core.worker.models.graphs import bodies_of, graphs_of, nodes_of, tensors_of
+from core.worker.make.transform.tools import quiet
+from core.worker.models.graphs import (
+    graphs_of,
+    make_names_unique,
+    names_read,
+    nodes_of,
+    replace_nodes,
+    tensors_of,
+)
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers.float16"
 _LARGEST_FLOAT16 = 65504.0
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the float16 copy; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the float16 copy; see `step_result`.
 
     Options: `keep_io_types` (True: inputs and outputs stay float32, with a Cast at each border; or the names
     of those that stay), `block_ops` (operators that stay in float32, besides the converter's own list),
     `block_nodes` (names of nodes that stay in float32).
     """
+    source, options = Path(plan["path"]), plan["options"]
     model = load_whole(source, typed=True)
-    name_nodes(model)
+    make_names_unique(model)
     ops, nodes = list(options.get("block_ops") or []), list(options.get("block_nodes") or [])
     _check_known("operator", ops, {node.op_type for node in nodes_of(model)})
     _check_known("node", nodes, {node.name for node in nodes_of(model)})
     keep = option(options, "keep_io_types", True)
     checks = sharing_check(model, ops, nodes)
     blocked = blocked_nodes(model, ops, nodes)
-    error = _emulated_error(source, draft, feeds, rounded(model, blocked, keep))
+    error = _emulated_error(source, draft, plan["feeds"], rounded(model, blocked, keep))
     half = to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes)
     write_whole(half, draft)
     return StepResult(
@@ -145,15 +142,6 @@ def _beyond_float16(tensor: TensorProto) -> int:
     return int(((values > _LARGEST_FLOAT16) & np.isfinite(values)).sum())
 
 
-def name_nodes(model: ModelProto) -> None:
-    """Give every node a unique name, in place: nodes are left in float32 by name."""
-    seen: set[str] = set()
-    for index, node in enumerate(nodes_of(model)):
-        if not node.name or node.name in seen:
-            node.name = f"{node.name or node.op_type}_{index}"
-        seen.add(node.name)
-
-
 def blocked_nodes(model: ModelProto, ops: Sequence[str] = (), nodes: Collection[str] = ()) -> list[str]:
     """Return the names of the nodes that stay in float32, including those of the converter's own list."""
     types = {*DEFAULT_OP_BLOCK_LIST, *ops}
@@ -188,7 +176,7 @@ def to_half(
     blocked = set(blocked_nodes(copy, block_ops, block_nodes))
     _unshare(copy, blocked)
     try:
-        with _quiet():
+        with quiet():
             half: ModelProto = convert_float_to_float16(
                 copy,
                 keep_io_types=keep_io_types,
@@ -205,20 +193,6 @@ def to_half(
     _join_float32(half.graph, {node.name for node in model.graph.node})
     _sort(half.graph)
     return half
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the converter, which warns once for each clamped weight."""
-    logger = logging.getLogger("onnxruntime.transformers.float16")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)
 
 
 def sharing_check(model: ModelProto, ops: Sequence[str], nodes: Collection[str]) -> list[StepCheck]:
@@ -275,7 +249,7 @@ def _drop_repeated_casts(graph: GraphProto) -> None:
                 continue
             seen.add(pair)
         kept.append(node)
-    _replace_nodes(graph, kept)
+    replace_nodes(graph, kept)
 
 
 def _join_float32(graph: GraphProto, own: Collection[str]) -> None:
@@ -302,11 +276,11 @@ def _join_float32(graph: GraphProto, own: Collection[str]) -> None:
     for node in kept:
         node.input[:] = [ends.get(direct.get(name, name), direct.get(name, name)) for name in node.input]
         node.output[:] = [ends.get(name, name) for name in node.output]
-    read = {name for node in kept for name in _needs(node)} | {one.name for one in graph.output}
+    read = {name for node in kept for name in names_read(node)} | {one.name for one in graph.output}
     while unread := [one for one in kept if one.output[0] in casts and one.output[0] not in read]:
         kept = [one for one in kept if one not in unread]
-        read = {name for node in kept for name in _needs(node)} | {one.name for one in graph.output}
-    _replace_nodes(graph, kept)
+        read = {name for node in kept for name in names_read(node)} | {one.name for one in graph.output}
+    replace_nodes(graph, kept)
     known = {name for node in graph.node for name in node.output}
     values = [one for one in graph.value_info if one.name in known]
     copies = [ValueInfoProto.FromString(one.SerializeToString()) for one in values]
@@ -321,7 +295,7 @@ def _sort(graph: GraphProto) -> None:
     """
     nodes = list(graph.node)
     maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needs = [sorted({maker[name] for name in _needs(node) if name in maker}) for node in nodes]
+    needs = [sorted({maker[name] for name in names_read(node) if name in maker}) for node in nodes]
     try:
         graphlib.TopologicalSorter(dict(enumerate(needs))).prepare()
     except graphlib.CycleError:
@@ -335,20 +309,4 @@ def _sort(graph: GraphProto) -> None:
                 pending.extend(missing)
             else:
                 order.setdefault(pending.pop())
-    _replace_nodes(graph, [nodes[index] for index in order])
-
-
-def _needs(node: NodeProto) -> set[str]:
-    """Return the names that a node reads, including those that its bodies read from outer graphs."""
-    names = set(node.input)
-    for body in bodies_of(node):
-        for inner in body.node:
-            names |= _needs(inner)
-        names |= {one.name for one in body.output}
-    return names
-
-
-def _replace_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
-    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    replace_nodes(graph, [nodes[index] for index in order])

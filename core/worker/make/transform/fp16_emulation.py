@@ -14,6 +14,8 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.transformers.float16 import ALWAYS_FLOAT_INPUTS, convert_np_to_float16
 
+from core.worker.models.graphs import replace_nodes
+
 _RAW, _ROUNDED = "_before_rounding", "_rounded"
 
 
@@ -57,9 +59,7 @@ class _Rounding:
                 self._read_rounded(node)
             self._nodes.append(node)
             self._make(node, half=half)
-        copies = [NodeProto.FromString(node.SerializeToString()) for node in self._nodes]
-        del self._graph.node[:]
-        self._graph.node.extend(copies)
+        replace_nodes(self._graph, self._nodes)
 
     def _kept(self, name: str) -> bool:
         return name in self._keep if isinstance(self._keep, list) else self._keep

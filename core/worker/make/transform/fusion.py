@@ -7,27 +7,25 @@ know is fused by `attention` before the optimizer runs. Worker side.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 from onnx import ModelProto
 
-from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
+from core.wire import FeedPlan, InputPlan, Progress, StepCheck, TransformPlan
 from core.wire.errors import ModelError, SpecError, TunerError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
 from core.worker.make.transform.attention import fuse_attention
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.optimized_graph import save_optimized
 from core.worker.make.transform.step_result import StepResult, option
-from core.worker.models.checking import first_line
+from core.worker.make.transform.tools import quiet
 from core.worker.models.graphs import nodes_of
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers"
 AGREEMENT = 1e-3  # largest relative difference of a fused model: kernels sum in another order
@@ -71,20 +69,13 @@ class _Fused:
         return attention, sum(self.operators.values()), -self.nodes
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the fused model; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the fused model; see `step_result`.
 
     Options: `model_type` (one of the optimizer's, or "auto"), `num_heads` and `hidden_size` (0: from the
     graph).
     """
+    source, options, feeds = Path(plan["path"]), plan["options"], plan["feeds"]
     wanted = option(options, "model_type", "auto")
     heads, width = int(option(options, "num_heads", 0)), int(option(options, "hidden_size", 0))
     _check_sizes(heads, width)
@@ -168,22 +159,11 @@ def _fused(basic: Path, model_type: str, heads: int, width: int, *, own: bool) -
     model = onnx.load_model(str(basic))
     if own:
         fuse_attention(model)
-    with _quiet():
+    with quiet():
         optimizer = optimize_by_fusion(model, model_type, heads, width, options)
         optimizer.topological_sort()
     fused: ModelProto = optimizer.model
     return fused
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the optimizer, which logs each pattern that it does not find, from a dozen loggers."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _first_that_agrees(

@@ -18,6 +18,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from core.wire import StepCheck
 from core.worker.make.transform.distance import AS_RUN, open_session
 from core.worker.models.graphs import graphs_of, nodes_of
+from core.worker.session import weights_beside
 
 CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
@@ -92,10 +93,7 @@ def integer_facts(source: ModelProto, draft: Path, *, large: bool) -> IntegerFac
 def _optimized(draft: Path, *, large: bool) -> ModelProto:
     with TemporaryDirectory(prefix=".optimized-", dir=draft.parent) as folder:
         saved = Path(folder) / "optimized.onnx"
-        entries = (
-            {"session.optimized_model_external_initializers_file_name": "optimized.data"} if large else {}
-        )
-        open_session(draft, AS_RUN, entries, save_to=saved)
+        open_session(draft, AS_RUN, weights_beside("optimized.data") if large else {}, save_to=saved)
         return onnx.load(saved, load_external_data=False)
 
 

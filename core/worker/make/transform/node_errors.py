@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import onnx
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from core.wire import NodeError, NodeErrorsPlan, NodeErrorsReply, Progress
 from core.wire.errors import ModelError, SpecError
@@ -33,10 +32,10 @@ from core.worker.make.transform.distance import (
 )
 from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.quantization import is_quantized
-from core.worker.make.transform.quantizer import STEPS, Quantizer, name_nodes, prepare, source_name
+from core.worker.make.transform.quantizer import STEPS, Quantizer, prepare, source_name
 from core.worker.make.transform.tools import tool_errors
 from core.worker.models import read_model
-from core.worker.models.graphs import graphs_of, nodes_of
+from core.worker.models.graphs import graphs_of, make_names_unique, nodes_of, tensor_bytes
 from core.worker.session import set_operator_libraries
 
 _AT_ONCE = 16  # values of a run that are in memory together
@@ -137,9 +136,10 @@ def _reply_rows(
 ) -> list[NodeError]:
     """Return the rows of the reply, with the node names of the user's model."""
     author = read_model(source)
-    name_nodes(author)
+    make_names_unique(author)
     names = {node.name for node in nodes_of(author)}
-    sizes = {one.name: _bytes(one) for graph in graphs_of(read_model(model)) for one in graph.initializer}
+    weights = (one for graph in graphs_of(read_model(model)) for one in graph.initializer)
+    sizes = {one.name: tensor_bytes(one) for one in weights}
     return [
         {
             "name": source_name(node.name, names),
@@ -151,13 +151,6 @@ def _reply_rows(
         for node in nodes
         if node.name in alone
     ]
-
-
-def _bytes(tensor: TensorProto) -> int:
-    elements = 1
-    for size in tensor.dims:
-        elements *= size
-    return int(elements * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def _notes(quantizer: Quantizer, quiet_nodes: int) -> list[str]:

@@ -38,7 +38,7 @@ from core.worker.make.transform.step_result import option
 from core.worker.make.transform.tools import quiet, tool_errors
 from core.worker.make.transform.weights import store_weights
 from core.worker.models import read_model
-from core.worker.models.graphs import graphs_of, nodes_of
+from core.worker.models.graphs import graphs_of, make_names_unique, nodes_of
 
 STEPS = ("int8_dynamic", "int8_static", "int4")
 
@@ -187,7 +187,7 @@ def prepare(
     _check_options(step, options)
     model = load_whole(source, typed=True)
     _refuse_quantized(model, source.name)
-    name_nodes(model)
+    make_names_unique(model)
     op_types = _op_types(step, options)
     deep = step != "int8_static"  # that quantizer skips bodies of If, Loop and Scan
     if store_weights(model.graph, lambda node: _has_integer_form(node, op_types), deep=deep):
@@ -275,16 +275,6 @@ def _refuse_quantized(model: ModelProto, name: str) -> None:
         )
 
 
-def name_nodes(model: ModelProto) -> None:
-    """Give every node a unique name, because quantizers select by name; unique names stay."""
-    taken = {node.name for node in nodes_of(model)}
-    seen: set[str] = set()
-    for index, node in enumerate(nodes_of(model)):
-        if not node.name or node.name in seen:
-            node.name = _free_name(node.name or node.op_type, index, taken)
-        seen.add(node.name)
-
-
 def _forget_weight_types(model: ModelProto) -> None:
     """Drop the stated types of weights: quantizers transpose some weights without updating these types.
 
@@ -310,14 +300,6 @@ def _unshare(model: ModelProto) -> None:
                 own.name = f"{own.name}_of_{node.name}"
                 graph.initializer.append(own)
                 node.input[1] = own.name
-
-
-def _free_name(stem: str, index: int, taken: set[str]) -> str:
-    name = f"{stem}_{index}"
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def _excluded(model: ModelProto, options: Mapping[str, Any]) -> set[str]:
@@ -417,7 +399,7 @@ def _renamed(file: Path) -> ModelProto:
     """Name the nodes that preprocessing left unnamed, also in the file; weights are not read."""
     model = read_model(file)
     before = [node.name for node in nodes_of(model)]
-    name_nodes(model)
+    make_names_unique(model)
     if before != [node.name for node in nodes_of(model)]:
         file.write_bytes(model.SerializeToString())  # below 2 GiB: larger weights are external
     return model

@@ -1,20 +1,27 @@
-"""Common parts of the commands that compare: configurations of `CONFIG`, expected time, precision.
+"""Requests of a session: from references and settings to checked configurations, with notes for the user.
 
-`tune`, `compare` and `sweep` all submit a comparison; they differ in configurations and output.
+`tune`, `compare`, `sweep` and `search` share these steps: read the configurations, fill in sizes, check, and
+tell the expected time and the achieved precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.cli.options import Given, config_from, keeps_model, spec_data
-from core.cli.watch import Progress
-from core.evidence.comparison import Comparison, Configuration, several_models, with_references
-from core.evidence.measurement import Trial
-from core.evidence.result_types import ContrastRecord
-from core.process.job_worker import refuse_worker, run_job
+from core.api.models import ModelLike, reference
+from core.api.references import config_from, keeps_model
+from core.api.session import Session
+from core.api.settings import Given, spec_data
+from core.evidence.comparison import (
+    Comparison,
+    Configuration,
+    against_baseline,
+    several_models,
+    with_references,
+)
+from core.process.job_worker import refuse_worker
 from core.run.prediction import Prediction, past, predict
 from core.run.preparation import check_comparison, resolve_trial
 from core.run.sizes import with_known_sizes
@@ -26,14 +33,34 @@ from core.spec.settings import trial_setting
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
-from core.wire.errors import ErrorRecord, SpecError, TunerError
+from core.wire.errors import SpecError, TunerError
 
-_PROTOCOL_SETTINGS = (
-    "effort",
-    "budget_s",
-    "margin",
-    "runs",
-)  # protocol settings, common to all configurations
+# common to all configurations of a comparison
+_PROTOCOL_SETTINGS = ("effort", "budget_s", "margin", "runs")
+
+Config = str | Mapping[str, Any] | None  # a reference, see `config_from`; the dict of a configuration
+
+
+def spec_of(model: ModelLike | None, config: Config, given: Given, session: Session) -> TrialSpec:
+    """Return the configuration of a model, a starting configuration and settings.
+
+    Raises:
+        SpecError: a reference or a setting is invalid, or there is no model.
+        StoreError: the trial does not exist.
+    """
+    return spec_from_dict(config_data(model, config, given, session))
+
+
+def config_data(model: ModelLike | None, config: Config, given: Given, session: Session) -> dict[str, Any]:
+    """Return the plain data of `spec_of`, for `spec_from_dict`."""
+    if not isinstance(config, Mapping):
+        config = _config(config, given, session, other_model=model is not None)
+    return spec_data(config, reference(model, session), given)
+
+
+def _config(ref: str | None, given: Given, session: Session, *, other_model: bool) -> dict[str, Any]:
+    expert = bool(given.get("expert"))
+    return config_from(ref, session.store, other_model=other_model, expert=expert, note=session.note)
 
 
 def named(
@@ -41,7 +68,7 @@ def named(
     *,
     model: str | None,
     given: Given,
-    store: Callable[[], Store],
+    session: Session,
     different_models: bool = False,
 ) -> list[TrialSpec]:
     """Return the configurations that `refs` name, all changed by `given`.
@@ -54,16 +81,15 @@ def named(
         refs: references of the options.
         model: of the command line.
         given: its other options.
-        store: opens the store.
+        session: holds trials and variants.
         different_models: allow variants of several originals.
 
     Raises:
         SpecError: a reference or an option is invalid, there is no model, or the models are not one family.
         StoreError: the trial does not exist.
     """
-    expert = bool(given.get("expert"))
-    configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
-    workload_source = _find_workload_source(configs, model, store, different_models=different_models)
+    configs = [_config(ref, given, session, other_model=model is not None) for ref in refs]
+    workload_source = _find_workload_source(configs, model, session.store, different_models=different_models)
     return [
         spec_from_dict(spec_data(_without_precision(with_workload_of(one, workload_source)), model, given))
         for one in configs
@@ -73,7 +99,7 @@ def named(
 def _find_workload_source(
     configs: Sequence[Mapping[str, Any]],
     model: str | None,
-    store: Callable[[], Store],
+    store: Store,
     *,
     different_models: bool,
 ) -> Mapping[str, Any]:
@@ -85,7 +111,7 @@ def _find_workload_source(
         return workload_source
     path = model or workload_source.get("model", {}).get("path")
     if path is not None:
-        roots |= _original_of(store(), path)
+        roots |= _original_of(store, path)
     if len(roots) > 1 and not different_models:
         raise SpecError(
             "The models are not variants of one original, so their outputs may differ.",
@@ -93,7 +119,7 @@ def _find_workload_source(
         )
     if path is not None:
         return workload_source
-    record = store().model(next(iter(roots)))
+    record = store.model(next(iter(roots)))
     return {} if record is None else {"model": {"path": record.path, "sha256": record.sha256}}
 
 
@@ -133,14 +159,14 @@ def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "protocol": protocol}
 
 
-def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[], Store]) -> Configuration:
-    """Return the configuration of `--baseline` on the workload of the command line.
+def baseline_of(ref: str, candidate: TrialSpec, given: Given, session: Session) -> Configuration:
+    """Return the second configuration of `tune`, on the workload of the first.
 
     Raises:
         SpecError: it is invalid, or does not fit that workload.
         StoreError: the trial does not exist.
     """
-    named = config_from(ref, store=store, other_model=True, expert=bool(given.get("expert")))
+    named = _config(ref, given, session, other_model=True)
     config = with_workload_of(named, candidate.to_dict())
     workload = {name: value for name, value in given.items() if _is_workload(name)}
     spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
@@ -174,30 +200,32 @@ def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
 
 
 def with_sizes(
-    specs: Sequence[TrialSpec], store: Store, progress: Progress, *, varied: Collection[str] = ()
+    specs: Sequence[TrialSpec], session: Session, *, varied: Collection[str] = ()
 ) -> tuple[list[TrialSpec], dict[str, Any]]:
-    """Return `specs` with assumed sizes for dimensions without a given size, and print them.
+    """Return `specs` with assumed sizes for dimensions without a given size, and note them.
 
     Returns:
         The configurations, and the document's part on the sources of assumed sizes; empty: all were given.
     """
-    done, sizes = with_known_sizes(specs, store, run_job, varied=varied)
+    done, sizes = with_known_sizes(specs, session.store, session.inspect, varied=varied)
     if not sizes:
         return done, {}
-    progress.line(f"sizes: {sizes_words(sizes)}")
+    session.note(f"sizes: {sizes_words(sizes)}")
     for note in sorted({one.note for one in sizes.values() if one.note}):
-        progress.line(note)
+        session.note(note)
     return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
 
 
-def check_configurations(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
-    """Refuse a comparison before it waits in the queue if no candidate can run; print which others cannot.
+def check(session: Session, asked: Sequence[Configuration]) -> None:
+    """Refuse a comparison before it waits in the queue if no candidate can run; note which others cannot.
 
     Raises:
-        TunerError: why the first candidate cannot run.
+        TunerError: the baseline or all candidates cannot run, or the session does not admit one.
     """
-    for one, why in check_comparison(asked, store, run_job):
-        progress.line(f"{one.label} is left out: {why.message}")
+    for one in asked:
+        session.admit(one.spec)  # before anything reveals what lies at a path
+    for one, why in check_comparison(asked, session.store, session.inspect):
+        session.note(f"{one.label} is left out: {why.message}")
 
 
 def _short(ref: str) -> str:
@@ -209,13 +237,12 @@ def _short(ref: str) -> str:
 # --- time and precision -------------------------------------------------------------------------------------
 
 
-def announce(
-    store: Store, asked: Sequence[Configuration], progress: Progress, *, family: int | None = None
-) -> None:
-    """Print the configurations and the expected time before the start."""
+def announce(session: Session, asked: Sequence[Configuration], *, family: int | None = None) -> None:
+    """Note the configurations and the expected time before the start."""
     configurations = with_references(asked)
-    progress.line(
-        f"{_labels_text(configurations)}: {_time_text(store, [one.spec for one in configurations], family)}"
+    session.note(
+        f"{_labels_text(configurations)}: "
+        f"{_time_text(session.store, [one.spec for one in configurations], family)}"
     )
 
 
@@ -254,8 +281,8 @@ def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) ->
     return None if known is None else predict(specs, known, family)
 
 
-def report_precision(comparison: Comparison, progress: Progress) -> None:
-    """Print the precision of the result and the time it took."""
+def report_precision(session: Session, comparison: Comparison) -> None:
+    """Note the precision of the result and the time it took."""
     result = comparison.facts
     widths = [one["half_width"] for one in against_baseline(comparison) if one["half_width"] is not None]
     if not result:
@@ -267,40 +294,9 @@ def report_precision(comparison: Comparison, progress: Progress) -> None:
         text += (
             "" if comparison.protocol.get("runs") else f" (goal ±{100 * comparison.protocol['target']:g} %)"
         )
-    progress.line(f"{text}. {result['outcome_text']}")
+    session.note(f"{text}. {result['outcome_text']}")
 
 
 def launches(number: int) -> str:
     """Return "1 launch", "5 launches"."""
     return f"{number} launch" if number == 1 else f"{number} launches"
-
-
-def against_baseline(comparison: Comparison) -> list[ContrastRecord]:
-    """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
-    candidates = {one.trial for one in comparison.contestants if one.role == "candidate"}
-    return [
-        one
-        for one in comparison.facts.get("contrasts", ())
-        if one["candidate"] in candidates and one["baseline"] == comparison.baseline
-    ]
-
-
-def has_undecided(comparison: Comparison) -> bool:
-    """Whether the verdict on a candidate is undecided or missing."""
-    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(comparison)}
-    asked = [
-        one.trial
-        for one in comparison.contestants
-        if one.role == "candidate" and one.trial != comparison.baseline
-    ]
-    return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
-
-
-def failures(comparison: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
-    """Return the errors of the requested configurations: the candidates and the baseline.
-
-    Configurations that were cancelled because others failed are omitted, if there is another error.
-    """
-    asked = {one.trial for one in comparison.contestants if one.role != "anchor"}
-    errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]
-    return [one for one in errors if one["type"] != "Cancelled"] or errors

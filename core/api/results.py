@@ -1,0 +1,106 @@
+"""Results of the Python API: one type for every kind of result.
+
+A result reads the store at each access, so it is current even while its job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from core import FORMAT_VERSION
+from core.show.html import fragment
+from core.show.sheets import Sheet
+from core.show.table import Table, file_value
+from core.store import Store
+from core.wire.errors import SpecError
+from core.wire.plain_data import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result(Generic[R]):
+    """A result with its record in the store (`record`) and its forms."""
+
+    kind: str  # "trial", "comparison", "sweep", "search", "explanation", …
+    id: str  # of the record; empty: it has none
+    read: Callable[[], R]  # reads the record from the store
+    document: Callable[[R], Mapping[str, Any]]
+    content: Callable[[R], Sheet]
+    rows: Callable[[R], Table] | None = None  # main table; None: the first of the sheet
+    store: Store | None = None  # that holds it and what its plots need; None: it is not stored
+    refs: Sequence[str] = ()  # references of `report`; empty: it has no report
+
+    @property
+    def record(self) -> R:
+        """The record as the store has it now."""
+        return self.read()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the command prints with `--json`; `ortune schema` describes it."""
+        return dict(plain({"format_version": FORMAT_VERSION, **self.document(self.record)}))
+
+    def sheet(self) -> Sheet:
+        """Return headline, facts and tables, as the command prints them."""
+        return self.content(self.record)
+
+    def table(self) -> Table:
+        """Return the main table.
+
+        Raises:
+            SpecError: this result has no table.
+        """
+        if self.rows is not None:
+            return self.rows(self.record)
+        for part in self.sheet().parts:
+            if isinstance(part, Table):
+                return part
+        raise SpecError(f"A {self.kind} has no table.", hint="Use `to_dict()`.")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the main table as a pandas frame with the columns of the CSV file, which name the units.
+
+        Raises:
+            SpecError: this result has no table, or pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise SpecError("A frame needs the package `pandas`.", hint="Install it.") from None
+        table = self.table()
+        columns = [*enumerate(table.columns)]
+        kept = [(index, one) for index, one in columns if one.key] or columns
+        rows = [[file_value(one, row[index]) for index, one in kept] for row in table.rows]
+        return pd.DataFrame(rows, columns=[one.key or one.name for _, one in kept])
+
+    def plot(self) -> Any:
+        """Return the first plot of this result's report, a Plotly figure.
+
+        Raises:
+            SpecError: this result has no plot, or Plotly is not installed.
+        """
+        if _plotter is None:
+            raise SpecError("Plots need the package `ortune`.", hint="Use `import ortune`.")
+        return _plotter(self)
+
+    def __repr__(self) -> str:
+        """Return kind, id and headline."""
+        name = f"{self.kind} {self.id}".strip()
+        return f"<{name}: {self.sheet().headline}>"
+
+    def _repr_html_(self) -> str:
+        return fragment(self.sheet())
+
+
+_plotter: Callable[[Result[Any]], Any] | None = None
+
+
+def set_plotter(draw: Callable[[Result[Any]], Any]) -> None:
+    """Let `Result.plot` call `draw`; `core` itself knows no Plotly."""
+    global _plotter
+    _plotter = draw

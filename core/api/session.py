@@ -1,0 +1,183 @@
+"""One session: a store, the queue of this process, and who listens to the progress.
+
+A session starts no process and no thread until its first job. Importing ORTune disables ONNX Runtime's
+telemetry in the importing process.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from core.process.job_worker import Run, run_job
+from core.run.job import FINISHED as FINISHED
+from core.run.job import WAITING_IDLE as WAITING_IDLE
+from core.run.job import Job as Job
+from core.run.job import Status as Status
+from core.run.job_log import clean_up as clean_up
+from core.run.scheduler import Scheduler as Scheduler
+from core.spec import TrialSpec
+from core.store import Store
+from core.wire.errors import WorkerError, error_from_record
+
+if TYPE_CHECKING:
+    from core.api.results import Result
+
+POLL_S = 0.1
+CANCEL_S = 20.0  # a cancelled job ends within two seconds; a store on a slow disk may take longer
+
+OnProgress = Callable[[Status], None]
+OnNote = Callable[[str], None]
+
+
+class Session:
+    """The store and the job queue of a script or a command; use it as a context, or `close` it."""
+
+    def __init__(
+        self,
+        store: Store | Path | str | None = None,
+        *,
+        owner: str | None = None,
+        on_progress: OnProgress | None = None,
+        on_note: OnNote | None = None,
+        scheduler: Scheduler | None = None,
+        inspect: Run = run_job,
+        admit: Callable[[TrialSpec], None] = lambda spec: None,
+    ) -> None:
+        """Open the store.
+
+        Args:
+            store: a store, or the path of one; None: that of the dashboard and the command line.
+            owner: text that names this process to others on the machine; None: user and host.
+            on_progress: called about ten times a second with the status of the job that runs.
+            on_note: called with lines of text: assumed sizes, the expected duration, the achieved precision.
+            scheduler: the queue of `store` that a server has already; None: one for this session.
+            inspect: starts the workers that inspect new models before a job; a server, which must not wait,
+                passes `refuse_worker`.
+            admit: raises a `TunerError` for a configuration that may not run here.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        self.store = store if isinstance(store, Store) else Store(None if store is None else Path(store))
+        self.last: Result[Any] | None = None  # started here last, also if it was interrupted
+        self._owner = owner or f"Python of {user_on_host()}"
+        self._on_progress = on_progress
+        self._on_note = on_note
+        self.inspect = inspect
+        self.admit = admit
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The queue of this process, started at the first use."""
+        with self._lock:
+            if self._scheduler is None:
+                self._scheduler = Scheduler(self.store, owner=self._owner)
+            return self._scheduler
+
+    @property
+    def fingerprint(self) -> str:
+        """Of this machine and its libraries; starts a worker the first time."""
+        return self.scheduler.environment()["fingerprint"]
+
+    def note(self, text: str) -> None:
+        """Pass on a line of text for the user."""
+        if self._on_note is not None:
+            self._on_note(text)
+
+    def run(
+        self, job: Job, *, on_progress: OnProgress | None = None, cancel: threading.Event | None = None
+    ) -> Status:
+        """Queue a job, wait for its end, and return how it ended.
+
+        An exception, such as Ctrl-C, or `cancel` cancels the job; the store keeps what was measured.
+
+        Args:
+            job: from one of the functions `NAME_job`.
+            on_progress: instead of the session's.
+            cancel: set it, from another thread, to cancel the job.
+
+        Raises:
+            StoreError: the job's rows cannot be stored.
+            TunerError: the job may not run here.
+        """
+        scheduler, report = self.scheduler, on_progress or self._on_progress
+        submitted = scheduler.submit(job)
+        try:
+            while (status := self._status(submitted)).state not in FINISHED:
+                if cancel is not None and cancel.is_set():
+                    scheduler.cancel(submitted)
+                if report is not None:
+                    report(status)
+                time.sleep(POLL_S)
+        except BaseException:
+            scheduler.cancel(submitted)
+            self._wait_for_end(submitted)
+            raise
+        return status
+
+    def _status(self, submitted: str) -> Status:
+        status = self.scheduler.status(submitted)
+        assert status is not None, submitted
+        return status
+
+    def _wait_for_end(self, submitted: str) -> None:
+        until = time.monotonic() + CANCEL_S
+        while self._status(submitted).state not in FINISHED and time.monotonic() < until:
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """Cancel all jobs; no process is left when this returns."""
+        with self._lock:
+            scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_default: list[Session] = []
+
+
+def default_session() -> Session:
+    """Return the session of this process for calls that name none; created at the first use."""
+    if not _default:
+        _default.append(Session())
+    return _default[0]
+
+
+def user_on_host() -> str:
+    """Return user and host as text."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        user = f"user {os.getuid()}"
+    return f"{user} on {socket.gethostname()}"
+
+
+def result_of(status: Status) -> dict[str, object]:
+    """Return the result of a job without rows in the store.
+
+    Raises:
+        TunerError: the job failed or was cancelled.
+    """
+    if status.error is not None:
+        raise error_from_record(status.error)
+    if status.result is None:
+        raise WorkerError("The job gave no result.")
+    return status.result

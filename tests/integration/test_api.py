@@ -1,0 +1,78 @@
+"""The Python API on real models: each function returns what its command prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.api.explaining import explain
+from core.api.graphs import graph, node_errors
+from core.api.models import convert, inspect
+from core.api.session import Session
+from core.store import Store
+from core.wire.errors import SpecError, StoreError
+from tests import builders, tiny_models
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
+    with Session(tmp_path / "ortune.db") as opened:
+        yield opened
+
+
+def measured(store: Store, model: Path, name: str, level: str, p50_s: float) -> str:
+    """Store a measurement of a model at an optimization level, and return its ID."""
+    spec = builders.spec(
+        model={"path": str(model)}, session={"graph_optimization_level": level}, workload={"batch_size": 2}
+    )
+    result = {"latency": {"p50_s": p50_s}, "latencies_s": [p50_s] * 50, "batch_size": 2, "contrasts": []}
+    store.create_trial(builders.trial(name, spec, result=result))
+    return name
+
+
+def test_two_results_are_explained_once(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.conv(tmp_path / "conv.onnx")
+    slow = measured(session.store, model, "a" * 16, "ORT_DISABLE_ALL", 2e-4)
+    fast = measured(session.store, model, "b" * 16, "ORT_ENABLE_EXTENDED", 1e-4)
+    with pytest.raises(StoreError):
+        explain("c" * 16, slow, session=session)
+    result = explain(fast, slow, session=session)
+    assert result.record.found is not None
+    document = result.to_dict()
+    assert (document["state"], document["baseline"], document["candidate"]) == ("COMPLETE", slow, fast)
+    assert explain(fast, slow, session=session).to_dict() == document
+    assert session.last is not None
+    assert session.last.id == fast
+
+
+def test_a_graph_has_rows_before_and_after_optimization(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.conv(tmp_path / "conv.onnx")
+    own = graph(model, session=session)
+    assert len(own.table().rows) == own.record.count == len(own.to_dict()["nodes"])
+    optimized = graph(model, optimized=True, op_types=["reorderoutput"], session=session)
+    assert optimized.to_dict()["optimized"]
+    assert {one.node.op_type for one in optimized.record.nodes} == {"com.microsoft.nchwc.ReorderOutput"}
+    assert optimized.record.count > len(optimized.record.nodes)
+
+
+def test_errors_of_a_variant_that_is_not_quantized_are_refused(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="not a quantization"):
+        node_errors(str(tiny_models.mlp(tmp_path / "mlp.onnx")), session=session)
+
+
+def test_a_model_is_inspected_and_loaded(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    found = inspect(model.read_bytes(), load=True, session=session)
+    assert found.to_dict()["suggested"] == found.record.suggested == "--batch-size 1"
+    assert "loads it on the CPU" in (found.record.loads or "")
+    with pytest.raises(SpecError, match="nothing is loaded"):
+        inspect(model, custom_op_libraries=["x"], session=session)
+
+
+def test_what_is_no_model_is_not_converted(session: Session, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not a torchvision classifier"):
+        convert("no_such_net", output=tmp_path / "x.onnx", session=session)
