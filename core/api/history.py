@@ -12,8 +12,9 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import trial_grade
 from core.evidence.verdict import Grade
 from core.show import documents
+from core.show.setting_chips import changes_of
 from core.show.sheets import Sheet, comparisons
-from core.show.words import changes_of, counted
+from core.show.words import counted
 from core.spec import spec_from_dict
 from core.spec.settings import SETTINGS
 from core.store import Query, Store, Tags

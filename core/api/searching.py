@@ -97,7 +97,10 @@ def search(
     """
     session = session or default_session()
     asked = _question_part(objective, limits, preset)
-    if strategy not in (*STRATEGIES, *OLD_STRATEGIES):
+    if strategy in OLD_STRATEGIES:
+        session.note(f"The strategy `{strategy}` is no longer offered. The search uses `race`.")
+        strategy = "race"
+    if strategy not in STRATEGIES:
         raise SpecError(
             f"There is no strategy `{strategy[:40]}`.{nearest(strategy, STRATEGIES)}",
             hint=f"Choose among {', '.join(STRATEGIES)}.",

@@ -11,7 +11,15 @@ from core.api.searching import search_result
 from core.api.session import Session, clean_up, default_session
 from core.run.best_point import rank_points
 from core.show import documents
-from core.show.report.subjects import Card, ComparisonSubject, Curve, OneTrial, Search, Why, find
+from core.show.report.subjects import (
+    AboutComparison,
+    AboutDifference,
+    AboutScorecard,
+    AboutSearch,
+    AboutSweep,
+    AboutTrial,
+    find,
+)
 from core.show.sheets import Sheet, comparisons, scorecards
 from core.show.sweep_words import sentence
 from core.spec.effort import DEFAULT_MARGIN
@@ -36,21 +44,21 @@ def load_result(ref: str, baseline: str | None = None, *, session: Session | Non
     clean_up(store)
     about = find(store, [ref] if baseline is None else [baseline, ref])
     match about:
-        case OneTrial():
+        case AboutTrial():
             return trial_result(session, about.trial.id)
-        case ComparisonSubject():
+        case AboutComparison():
             return comparison_result(session, about.comparison.id)
-        case Search():
+        case AboutSearch():
             return search_result(session, about.record.id)
-        case Why():
+        case AboutDifference():
             return explanation_result(store, about.pair)
-        case Curve():
+        case AboutSweep():
             return _stored_sweep(store, about)
-        case Card():
+        case AboutScorecard():
             return _stored_scorecard(store, about)
 
 
-def _stored_sweep(store: Store, about: Curve) -> Result[Curve]:
+def _stored_sweep(store: Store, about: AboutSweep) -> Result[AboutSweep]:
     """Return a stored sweep: the document of its comparison, and the table of its points."""
     ranking = rank_points(
         about.points, line_s=None, margin=about.comparison.protocol.get("margin", DEFAULT_MARGIN)
@@ -66,7 +74,7 @@ def _stored_sweep(store: Store, about: Curve) -> Result[Curve]:
     )
 
 
-def _stored_scorecard(store: Store, about: Card) -> Result[Card]:
+def _stored_scorecard(store: Store, about: AboutScorecard) -> Result[AboutScorecard]:
     return Result(
         kind="scorecard",
         id=about.name,

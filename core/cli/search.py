@@ -32,7 +32,6 @@ from core.cli.output import (
     Wide,
     check_output_path,
     exit_code,
-    note,
     one_format,
     print_error,
     print_json,
@@ -48,11 +47,11 @@ from core.show.sheets import searches
 from core.show.table import csv_text, md_text
 from core.spec.question import (
     OBJECTIVE_NAMES,
-    OLD_STRATEGIES,
     PRESETS,
     STRATEGIES,
     parse_settings,
 )
+from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
@@ -202,8 +201,6 @@ def search(
         if resume is not None:
             run: Callable[..., Result[Any]] = partial(searching.resume, resume)
         else:
-            if strategy in OLD_STRATEGIES:
-                note(f"The strategy `{strategy}` is no longer offered. The search uses `race`.")
             fixed = {name: values[0] for name, values in parse_settings(fix or [], "--fix").items()}
             varied = parse_settings(vary or [], "--vary")
             run = partial(searching.search, model, config, vary=varied, fix=fixed, without=without or [])
@@ -242,10 +239,7 @@ def _print_space(prepared: Prepared) -> None:
         [
             searches.space_words({**space_facts(space), "left_out": {}}),
             "",
-            *(
-                f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"
-                for axis in space.axes
-            ),
+            *(f"  {axis.name}: {', '.join(value_words(one) for one in axis.values)}" for axis in space.axes),
             "",
             "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from core.spec.metrics import METRICS, OBJECTIVES
-from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting
+from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting, value_words
 from core.spec.space import MODEL
 from core.spec.targets import TargetSpec, check_targets, target_from_dict
 from core.spec.validation import Spec, validated
@@ -279,15 +279,7 @@ def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | No
 
 def settings_texts(vary: Mapping[str, Sequence[Value | None]]) -> list[str]:
     """Return what `parse_settings` reads, one text for each setting."""
-    return [f"{name}={','.join(map(_value_text, values))}" for name, values in vary.items()]
-
-
-def _value_text(value: Value | None) -> str:
-    if value is None:
-        return "default"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return [f"{name}={','.join(map(value_words, values))}" for name, values in vary.items()]
 
 
 def find_setting(name: str) -> TrialSetting:

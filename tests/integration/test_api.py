@@ -11,6 +11,7 @@ from core.api.explaining import explain
 from core.api.graphs import graph, node_errors
 from core.api.models import convert, inspect
 from core.api.session import Session
+from core.api.variants import transform, variants
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
 from tests import builders, tiny_models
@@ -76,3 +77,18 @@ def test_a_model_is_inspected_and_loaded(session: Session, tmp_path: Path) -> No
 def test_what_is_no_model_is_not_converted(session: Session, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is not a torchvision classifier"):
         convert("no_such_net", output=tmp_path / "x.onnx", session=session)
+
+
+def test_a_variant_is_created_and_listed(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    made = transform(model, ["simplify", {"kind": "fp16"}], name="half", output=tmp_path, session=session)
+    document = made.to_dict()
+    assert (document["model"], len(document["steps"]), document["reused"]) == ("half", 2, 0)
+    assert Path(document["written"][0]).is_file()
+    again = transform(model, ["simplify", "fp16"], session=session)
+    assert again.record.reused == 2
+    [(members, _)] = variants(model, session=session).record
+    assert "half" in [one.name for one in members]
+    assert variants(session=session).to_dict()["variants"]
+    with pytest.raises(SpecError, match="no step calibrates"):
+        transform(model, "fp16", calibration="rows.npz", session=session)

@@ -14,7 +14,8 @@ from core.show import format
 from core.show.sheets import Fact, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Table, texts
-from core.show.words import counted, verdict
+from core.show.verdict import in_words
+from core.show.words import counted
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
@@ -272,4 +273,4 @@ def _against(sha: str, known: Verdicts) -> str:
     found = known.get(sha)
     if found is None:
         return "not compared"
-    return str(found["verdict"]).lower() if found["ratio_low"] is None else verdict(found)
+    return str(found["verdict"]).lower() if found["ratio_low"] is None else in_words(found)

@@ -16,7 +16,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.views.search import form
-from dashboard.widgets import collapsible, controls, dataset, feeding, setting
+from dashboard.widgets import collapsible, controls, dataset, feeding, page_frame, setting
 from dashboard.widgets.protocol import effort, wait_for_quiet
 
 
@@ -176,7 +176,7 @@ def starting_point(record: ModelRecord) -> None:
             state.report(error)
         else:
             controls.badges(spec)
-        st.page_link("views/tune/page.py", label="Change settings on Tune", icon=":material/tune:")
+        page_frame.link("tune", "Change settings on Tune")
         feeding.dims(record)
         feeding.feeds(record, {})
 
