@@ -57,7 +57,7 @@ Choice = tuple[int, ...]  # for each axis the index of its value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A setting that varies; its first value is that of the configuration from which the search starts."""
+    """A setting, free dimension or MODEL that varies. In a search its first value is that of the start."""
 
     name: str
     values: tuple[Value | None, ...]
