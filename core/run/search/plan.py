@@ -23,12 +23,7 @@ import numpy as np
 
 from core.evidence.comparison import same_request
 from core.evidence.effects import Codes, Effects, fit
-from core.evidence.evaluations import (
-    Evaluation,
-    Stage,
-    reference_doubts,
-    weighted,
-)
+from core.evidence.evaluations import UNKNOWN_SE, Evaluation, Stage, reference_doubts, weighted
 from core.evidence.result_types import Confirmed, SearchCosts
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search.failures import ExcludedValues, excluded_values, sound
@@ -249,7 +244,8 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
                 gains.append(gain[0])
-                errors.append(None if gain[1] is None and not spread else max(gain[1] or 0.0, least))
+                unknown = gain[1] is None and not spread
+                errors.append(UNKNOWN_SE if unknown else max(gain[1] or 0.0, least))
                 comparisons.append(look.race)
                 doubts.append(doubted.get(look.race, 0.0))
     if not rows:
