@@ -225,7 +225,7 @@ class Run:
 
     def elimination(self, choices: Sequence[Choice], budget_s: float) -> None:
         """One heat of these, whatever the plan says."""
-        self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat"))
+        self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat", ranks=True))
 
     def _do(self, step: Step) -> None:
         assert step.choices

@@ -147,12 +147,7 @@ class Step:
     choices: Sequence[Choice]
     budget_s: float
     why: str  # in words, for the progress display
-    again: bool = False  # screens the best a second time instead of an elimination round
-
-    @property
-    def ranks(self) -> bool:
-        """Whether its result ranks the candidates for confirmation."""
-        return self.stage == "heat" or self.again
+    ranks: bool = False  # its result ranks the candidates for confirmation
 
 
 Strategy = Callable[[PlanState, int], Sequence[Choice]]  # count -> new configurations to screen; none: stop
@@ -377,10 +372,9 @@ def _eliminate(known: PlanState) -> Step | None:
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(BY_ROUNDS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
-        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
-    return Step(
-        stage="heat", choices=choices, budget_s=elimination_s, why=f"elimination round of the best {count}"
-    )
+        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, ranks=True)
+    why = f"elimination round of the best {count}"
+    return Step(stage="heat", choices=choices, budget_s=elimination_s, why=why, ranks=True)
 
 
 def _is_flat(known: PlanState, best: Choice) -> bool:
