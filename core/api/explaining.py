@@ -103,6 +103,8 @@ def explanation_result(store: Store, of: Pair, error: ErrorRecord | None = None)
         read=read,
         document=lambda one: documents.explanation(store, of, one.found, one.error),
         content=lambda one: explanation_sheet(store, one),
+        store=store,
+        refs=[of.baseline.id, of.candidate.id],
     )
 
 

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from core.api.explaining import explain
+from core.api.exporting import export, verify
 from core.api.graphs import graph, node_errors
+from core.api.importing import import_result
+from core.api.machine import machine, peaks, self_test
+from core.api.measuring import tune
 from core.api.models import convert, inspect
 from core.api.session import Session
 from core.api.variants import transform, variants
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
-from tests import builders, tiny_models
+from tests import builders, simulated_clock, tiny_models
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture
@@ -92,3 +98,38 @@ def test_a_variant_is_created_and_listed(session: Session, tmp_path: Path) -> No
     assert variants(session=session).to_dict()["variants"]
     with pytest.raises(SpecError, match="no step calibrates"):
         transform(model, "fp16", calibration="rows.npz", session=session)
+
+
+def test_a_result_is_exported_and_verified(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    trial = tune(model, effort="quick", runs=20, session=session).id
+    text = export(trial, "python", session=session)
+    assert "onnxruntime" in text.to_dict()["text"]
+    packed = export(trial, "bundle", tmp_path / "x.zip", session=session)
+    assert packed.to_dict()["size_bytes"] == (tmp_path / "x.zip").stat().st_size
+    checked = verify(tmp_path / "x.zip", measure=False, session=session)
+    assert (checked.record["state"], checked.record["same"]["state"]) == ("NOT_MEASURED", "YES")
+    with pytest.raises(SpecError, match="needs a baseline"):
+        verify(tmp_path / "x.zip", fail_if_slower=0.1, session=session)
+    with pytest.raises(SpecError, match="YAML only"):
+        export(trial, "python", whole=True, session=session)
+
+
+def test_the_machine_its_noise_and_its_peaks(session: Session) -> None:
+    facts = machine()
+    assert facts.to_dict()["fingerprint"] == facts.id
+    with simulated_clock.machine():
+        noise = self_test(session=session)
+    assert noise.to_dict()["answer"]["grade"] in "ABCDF"
+    assert [one["ratio"] for one in session.store.self_tests(noise.id)] == [noise.record["ratio"]]
+    speed = peaks(session=session)
+    assert speed.to_dict()["peaks"][0]["threads"] == 1
+    assert len(speed.table().rows) >= 2
+
+
+def test_a_profile_from_elsewhere_is_marked(session: Session) -> None:
+    result = import_result(DATA / "profile_1.31.1_chain.json", "profile", session=session)
+    assert (result.to_dict()["imported"], result.record.kind) == (True, "profile")
+    assert result.table().rows
+    with pytest.raises(SpecError, match="is a profile"):
+        import_result(DATA / "profile_1.31.1_chain.json", "summary", session=session)

@@ -23,7 +23,7 @@ import pytest
 
 import core
 from core import wire
-from core.cli import verify as verify_command
+from core.api import session as sessions
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.evidence.verification import Speedup, transfer
@@ -479,7 +479,7 @@ def test_a_model_that_is_not_the_one_in_the_yaml_is_named(
 def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
     line: CommandLine, bundled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_command, "scheduler", lambda store: pytest.fail("It waits."))
+    monkeypatch.setattr(sessions, "Scheduler", lambda *_, **__: pytest.fail("It waits."))
     path = tmp_path / "changed.zip"
     with zipfile.ZipFile(bundled) as before, zipfile.ZipFile(path, "w") as after:
         for name in before.namelist():
