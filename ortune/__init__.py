@@ -9,9 +9,8 @@ Every function waits for its result, stores it where the dashboard and the comma
 `Result`. Importing this package disables ONNX Runtime's telemetry in the importing process.
 """
 
-from core.api.exporting import export, verify
-
 from core.api.explaining import explain
+from core.api.exporting import export, verify
 from core.api.history import history
 from core.api.judging import accuracy, scorecard
 from core.api.measuring import compare, measure_longer, profile, tune
