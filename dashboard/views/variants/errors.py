@@ -130,7 +130,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         _next(record, root, chosen, everything=len(chosen.blocked) == _operators(found))
     with left, st.container(border=True):
         plots.draw(
-            variant_charts.bars(variant_charts.bars_info(found, chosen.blocked)),
+            variant_charts.bars(found, chosen.blocked),
             "Error of each operator when it alone is quantized",
             key="variants.errors.bars",
             alt="Error of the outputs when only one operator is quantized, the largest first.",
@@ -204,10 +204,10 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
         help="Nodes that the next variant keeps in float. Fused nodes are selected together.",
     )
     chosen = keep_float(found, st.session_state[BLOCKED])
-    if points := variant_charts.curve_info(curve):
+    if timed := [one for one in curve if one.saved_s is not None]:
         with st.container(border=True):
             plots.draw(
-                variant_charts.curve(points, chosen),
+                variant_charts.curve(timed, chosen),
                 "Time saved over expected error",
                 key="variants.errors.curve",
                 alt="Time saved per run over expected error, from nothing quantized to everything.",
