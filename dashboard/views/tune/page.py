@@ -32,7 +32,6 @@ from dashboard.widgets import (
     job_box,
     live_view,
     measure_longer,
-    narrow_settings,
     page_frame,
     past_results,
     playback,
@@ -67,7 +66,7 @@ def page() -> None:
             controls.settings(record)
     with result:
         _result_side(record, trial, spec, ratio)
-    narrow_settings.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
+    page_frame.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
 
 
 def _shown() -> Trial | None:
