@@ -41,30 +41,26 @@ class ShownResult:
 
     def take_link(self) -> str | None:
         """Return the id in the address if the session does not show it yet, and show it from now on."""
-        linked = " ".join(url_state.named(one) or "" for one in self.names)
-        if not linked.strip() or linked == self.id:
-            return None
-        st.session_state[self.key] = linked
+        linked = self._linked()
+        if linked is not None:
+            st.session_state[self.key] = linked
         return linked
 
-    def link(self, result: str) -> None:
-        """Open a result as its link does; call in a callback, or before `take_link`."""
-        self._put(result)
+    def _linked(self) -> str | None:
+        linked = " ".join(url_state.named(one) or "" for one in self.names)
+        return linked if linked.strip() and linked != self.id else None
 
-    def show(self, result: str | None) -> None:
-        """Show a result whose settings the page has already, or none."""
-        st.session_state[self.key] = result
-        st.session_state[f"{self.key}.of"] = st.session_state.get(state.MODEL) if result else None
-        self.put_in_address()
-
-    def put_in_address(self) -> None:
-        """Let the address name the shown result, so that a reload finds it; a change of the page drops it."""
-        self._put(self.id)
-
-    def _put(self, result: str | None) -> None:
+    def link(self, result: str | None) -> None:
+        """Let the address name a result; the page opens one that it does not show yet as by a link."""
         values = result.split(" ", len(self.names) - 1) if result else [None] * len(self.names)
         for name, value in zip(self.names, values, strict=True):
             url_state.put(name, value)
+
+    def show(self, result: str | None) -> None:
+        """Show a result whose settings the page has already, or none."""
+        self.link(result)  # first, because Streamlit may end a run at any access to the session
+        st.session_state[f"{self.key}.of"] = st.session_state.get(state.MODEL) if result else None
+        st.session_state[self.key] = result
 
     def is_new_model(self, record: ModelRecord) -> bool:
         """Whether another model was current when a result was shown, or none was shown; once per model."""
@@ -79,25 +75,25 @@ class ShownResult:
             read: returns a result by its id, or its beginning.
             load: loads the model and the settings of a linked result; once per link.
         """
-        is_new = self.take_link() is not None
-        if self.id is None:
+        linked = self._linked()
+        wanted = linked or self.id
+        if wanted is None:
             return None
         try:
-            found = read(self.id)
+            found = read(wanted)
         except TunerError as error:
             state.keep_error(error)
             self.show(None)
             return None
-        if is_new:
-            try:
-                load(found)
-            except TunerError as error:
-                words = (
-                    f"The result is shown, but its settings could not be loaded. {error.message} {error.hint}"
-                )
-                st.warning(plain(words), icon=":material/warning:")
-            self.show(found.id)
-        self.put_in_address()
+        if linked is None:
+            self.link(found.id)  # a change of the page dropped it
+            return found
+        try:
+            load(found)
+        except TunerError as error:
+            words = f"The result is shown, but its settings could not be loaded. {error.message} {error.hint}"
+            st.warning(plain(words), icon=":material/warning:")
+        self.show(found.id)
         return found
 
 

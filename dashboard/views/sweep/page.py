@@ -164,7 +164,7 @@ def _earlier(record: ModelRecord) -> None:
         if listed and SHOWN.id is None and may:
             _load(listed[0])
             controls.mark_settings_unchosen()
-    SHOWN.put_in_address()
+    SHOWN.link(SHOWN.id)
     past_results.offer(
         "Sweep shown",
         {one: _study_label(sweeps[one]) for one in listed},
