@@ -91,6 +91,11 @@ def queue() -> MachineQueue:
     return MachineQueue()
 
 
+def session() -> Session:
+    """Return the API's session of this server: its store and queue; it waits for no worker."""
+    return Session(store(), scheduler=scheduler(), inspect=refuse_worker, admit=admit)
+
+
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
     return cast(Scheduler, _ReadOnlyService(_scheduler(), _START_METHODS)) if is_following() else _scheduler()
@@ -319,32 +324,6 @@ def admit(spec: TrialSpec) -> None:
     path = spec.model.path
     if not any(store().model(one) for one in (path, str(ROOT / path))):
         allowed_path(path)
-
-
-def check_before(spec: TrialSpec) -> None:
-    """Refuse a spec that cannot be measured before it is queued, as far as that is known without a worker.
-
-    Raises:
-        SpecError: a dimension, a batch, inputs or an engine that this model does not have.
-        ModelError: there is no such model.
-        TunerError: the server does not admit it.
-    """
-    admit(spec)  # before anything reveals what lies at a path
-    preparation.check_before(spec, store(), refuse_worker)
-
-
-def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
-    """Return the checked job of a comparison, for `submit`; see `job_types.comparison` for the options.
-
-    A configuration that cannot run does not stop the others; its result gives the reason.
-
-    Raises:
-        TunerError: no candidate can run, or the server does not admit one.
-    """
-    for one in asked:
-        admit(one.spec)
-    preparation.check_comparison(asked, store(), refuse_worker)
-    return job_types.comparison(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

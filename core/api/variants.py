@@ -135,8 +135,8 @@ def transform_job(
         record = resolve_model(store, model, run=run)
         return make_chain(store, record, steps, run=run, name=name, **request).to_dict()
 
-    what = Path(model).stem if known is None else known.name
-    return job_types.task(make, kind="transform", what=f"transform {what}")
+    of = Path(model).stem if known is None else known.name
+    return job_types.task(make, kind="transform", what=f"{chain_text(steps)} of {of}")
 
 
 def _inspected(session: Session, ref: str) -> ModelRecord | None:

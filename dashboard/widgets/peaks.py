@@ -30,7 +30,7 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
 def measure(page: str, threads: int = 0) -> None:
     """Start a measurement from `page`; a callback. `threads`: measured besides the usual thread counts."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.peaks(threads))
+        job = st.session_state[OWN] = state.submit(peaks_job(threads))
         state.follow(job, page)
     except TunerError as error:
         state.keep_error(error)

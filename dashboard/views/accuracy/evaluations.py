@@ -176,39 +176,7 @@ def submit(specs: Sequence[TrialSpec]) -> str:
     Raises:
         TunerError: it may not be started.
     """
-    task = partial(evaluate, state.store(), specs, state.environment())
-    what = f"accuracy of {format.short(', '.join(map(_file, specs)))}"
-    return state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
-
-
-def _file(spec: TrialSpec) -> str:
-    return PurePath(spec.model.path).name
-
-
-def evaluate(
-    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
-) -> Mapping[str, Any]:
-    """Evaluate models one after another; an error of one does not stop the others.
-
-    Returns:
-        {"measured": ids, "errors": errors of the failed models}, as plain JSON data.
-
-    Raises:
-        Cancelled: finished evaluations are kept.
-    """
-    measured: list[str] = []
-    errors: list[ErrorRecord] = []
-    for spec in specs:
-        try:
-            measured.append(
-                accuracy_run.measure_accuracy(store, spec, run=run, environment=lambda: machine).id
-            )
-        except Cancelled:
-            raise
-        except TunerError as error:
-            record = record_from_error(error)
-            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
-    return {"measured": measured, "errors": errors}
+    return state.submit(accuracy_job(state.session(), specs))
 
 
 # --- metrics, computed once ---------------------------------------------------------------------------------

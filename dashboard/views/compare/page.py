@@ -280,7 +280,8 @@ def _start() -> None:
     if record is None:
         return
     try:
-        job = state.comparison_job(
+        job = comparison_job(
+            state.session(),
             _configurations(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,

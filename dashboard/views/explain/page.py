@@ -346,9 +346,10 @@ def _start_comparison(of: Pair, ended: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
-            job_types.more_launches(state.store(), ended, wait_quiet_s=wait_quiet_s())
+            more_launches_job(state.session(), ended, wait_quiet_s=wait_quiet_s())
             if ended
-            else state.comparison_job(
+            else comparison_job(
+                state.session(),
                 comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",
                 model_name=of.candidate.model_name,
@@ -364,9 +365,7 @@ def _start_comparison(of: Pair, ended: str) -> None:
 
 def _start(of: Pair) -> None:
     try:
-        plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
-        explain = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
-        job = state.submit(explain)
+        job = state.submit(explain_job(state.session(), of))
     except TunerError as error:
         state.keep_error(error)
         return

@@ -152,9 +152,7 @@ def _start() -> None:
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
             admit=_admitted,
         )
-        if is_bundle(path):
-            check(path)  # checksums of all files: fails before the job is queued
-        job = state.submit(verification(request))
+        job = state.submit(verify_job(request))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

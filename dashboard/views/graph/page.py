@@ -275,12 +275,8 @@ def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
 
 def _optimize(chosen: ChosenConfiguration) -> None:
     assert chosen.spec is not None, "the button is disabled"
-    look = partial(draw_optimized, state.store(), chosen.spec, environment=state.environment)
     try:
-        job = job_types.task(
-            look, kind=wire.GRAPH, what=f"graph of {chosen.record.name}", specs=(chosen.spec,)
-        )
-        job_id = state.submit(job)
+        job_id = state.submit(graph_job(state.session(), chosen.spec, chosen.record))
     except TunerError as error:
         state.keep_error(error)
         return
@@ -408,8 +404,7 @@ def _start_profile(chosen: ChosenConfiguration) -> None:
     protocol = chosen.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
     spec = chosen.spec.model_copy(update={"protocol": protocol})
     try:
-        state.check_before(spec)
-        trial_id = state.submit(job_types.profile(spec, model_name=chosen.record.name))
+        trial_id = state.submit(profile_job(state.session(), spec, model_name=chosen.record.name))
     except TunerError as error:
         state.keep_error(error)
         return

@@ -120,7 +120,7 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
 def start_noise_check() -> None:
     """Start a noise check."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.self_test())
+        job = st.session_state[OWN] = state.submit(self_test_job())
         state.follow(job, "machine")
     except TunerError as error:
         state.keep_error(error)

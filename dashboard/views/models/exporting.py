@@ -172,7 +172,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     if is_running():
         return
     try:
-        wanted = exporting.export(plan)
+        wanted = convert_job(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
         job = state.submit(wanted)
     except TunerError as error:

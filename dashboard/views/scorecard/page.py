@@ -255,7 +255,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
     st.session_state[BEFORE] = list(before)
     try:
         submit = state.scheduler().submit
-        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
+        wanted = scorecard_jobs(state.session(), work, wait_quiet_s=wait_quiet_s())
+        jobs = [submit(one) for one in wanted]
     except TunerError as error:
         state.keep_error(error, RUN)
         return

@@ -315,13 +315,8 @@ def _start(record: ModelRecord, again: bool) -> None:
         if not asked:
             return
         study = study_name(axes, uuid.uuid4().hex[:8])
-        comparison = state.comparison_job(
-            asked,
-            study=study,
-            model_name=record.name,
-            what=f"sweep of {len(asked)} points of {record.name}",
-            wait_quiet_s=wait_quiet_s(),
-            protocol=job_types.sweep_protocol(asked),
+        comparison = sweep_job(
+            state.session(), asked, study, record.name, wait_quiet_s=wait_quiet_s()
         )
         job = state.scheduler().submit(comparison)
     except TunerError as error:

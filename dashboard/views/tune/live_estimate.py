@@ -145,7 +145,7 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     key = spec.key()
     if st.session_state.get(REQUESTED) == key and state.is_active(_status()):
         return
-    state.check_before(spec)
+    check_spec(state.session(), spec)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
     wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60))
     shared = _shared()

@@ -189,9 +189,9 @@ def run() -> None:
     """Submit the current settings for comparison with the pinned baseline and the ORT default."""
     try:
         spec = state.current_spec()
-        state.check_before(spec)
         record = state.current_model()
-        job = job_types.tune(
+        job = tune_job(
+            state.session(),
             spec,
             baseline=state.pinned(spec),
             model_name=record.name if record else None,

@@ -191,26 +191,21 @@ def start(
         calibration: data of the steps that need them; None: random values.
         name: of the result; empty: derived from its steps.
     """
-    store = state.store()
     try:
-        request: dict[str, Any] = {
-            "dims": workload(source).dims,
-            "calibration": calibration,
-            "name": name,
-            "workload": _check_workload(source),
-            "libraries": controls.named_operators(),
-        }
-        variants.check_request(store, source, steps, **request)
+        job = transform_job(
+            state.session(),
+            source.content_sha256,
+            steps,
+            name=name,
+            dims=workload(source).dims,
+            calibration=calibration,
+            workload=_check_workload(source),
+            libraries=controls.named_operators(),
+        )
     except TunerError as error:
         state.keep_error(error)
         return
-
-    def task(run: Run) -> Mapping[str, Any]:
-        made = variants.make_chain(store, source, steps, run=run, **request)
-        models = [one.content_sha256 for one in made.records]
-        return {"models": models, "reused": made.reused, "notes": list(made.notes)}
-
-    variant_job.start(variant_job.MAKE, task, chain_text(steps), source)
+    variant_job.start(variant_job.MAKE, job)
 
 
 def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:

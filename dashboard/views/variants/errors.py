@@ -82,20 +82,12 @@ def _start(record: ModelRecord) -> None:
     """Queue the job that locates errors, with the current widget values."""
     try:
         of = quantized_from(state.store(), record)
-        store, sizes = state.store(), variant_maker.workload(of.before)
-        libraries = controls.named_operators()
-        node_error_run.check_inputs(of, record, sizes, libraries)
-        fingerprint = state.environment()["fingerprint"]
+        sizes = variant_maker.workload(of.before)
+        job = node_errors_job(state.session(), record, sizes, controls.named_operators())
     except TunerError as error:
         state.keep_error(error, variant_job.ERRORS)
         return
-
-    def task(run: Run) -> Mapping[str, Any]:
-        return node_error_run.locate_errors(
-            store, record, run=run, fingerprint=fingerprint, workload=sizes, libraries=libraries
-        )
-
-    variant_job.start(variant_job.ERRORS, task, "error", record)
+    variant_job.start(variant_job.ERRORS, job)
 
 
 def _located(record: ModelRecord) -> Located | None:

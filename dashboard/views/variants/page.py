@@ -72,8 +72,8 @@ def _take_finished() -> dict[str, Status]:
         ended[kind] = status
         if kind == variant_job.MAKE and status.result:
             found = status.result
-            reused = found["reused"] == len(found["models"])
-            _made(found["models"][-1], reused=reused, notes=found.get("notes", []))
+            reused = found["reused"] == len(found["records"])
+            _made(found["records"][-1], reused=reused, notes=found.get("notes", []))
     return ended
 
 
