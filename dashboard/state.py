@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -17,18 +17,20 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
-from core.api.session import user_on_host
+from core.api.requests import (
+    ComparisonHistory,
+    Prediction,
+    Size,
+    check_overrides,
+    default_sizes,
+    feed_plan,
+    past,
+    predict,
+)
+from core.api.session import Job, MachineQueue, Scheduler, Session, Status, refuse_worker, user_on_host
+from core.api.session import clean_up as settled
 from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
-from core.process.job_worker import refuse_worker
-from core.process.machine_queue import MachineQueue
-from core.run import job_types, preparation
-from core.run.job import Job, Status
-from core.run.job_log import clean_up as settled
-from core.run.plan import check_overrides, feed_plan
-from core.run.prediction import ComparisonHistory, Prediction, past, predict
-from core.run.scheduler import Scheduler
-from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models

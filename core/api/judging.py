@@ -17,12 +17,20 @@ from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
 from core.process.job_worker import Run
 from core.run import job_types
+from core.run.accuracy import BATCH_ROWS as BATCH_ROWS
 from core.run.accuracy import DELTA as DELTA
 from core.run.accuracy import check_accuracy_before, compare, measure_accuracy
+from core.run.accuracy import curve as curve
+from core.run.accuracy import decision as decision
+from core.run.accuracy import key_of as key_of
+from core.run.accuracy import roc as roc
+from core.run.accuracy import score_outputs as score_outputs
+from core.run.accuracy import scores_of as scores_of
 from core.run.accuracy import summary as summary
 from core.run.job import Job
 from core.run.preparation import resolve_trial
 from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, rows
+from core.run.scorecard import on_model as on_model
 from core.show import documents
 from core.show.format import short
 from core.show.sheets import Sheet, accuracies, scorecards

@@ -22,8 +22,18 @@ from core.evidence.comparison import (
     with_references,
 )
 from core.process.job_worker import refuse_worker
+from core.run.plan import check_overrides as check_overrides
+from core.run.plan import feed_plan as feed_plan
+from core.run.plan import thread_warning as thread_warning
+from core.run.plan import torch_source as torch_source
+from core.run.plan import unsupported_input as unsupported_input
+from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
+from core.run.preparation import Resolved as Resolved
 from core.run.preparation import check_before, check_comparison, resolve_trial
+from core.run.sizes import Size as Size
+from core.run.sizes import Source as Source
+from core.run.sizes import default_sizes as default_sizes
 from core.run.sizes import with_known_sizes
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from core.api.measuring import more_launches_job
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run import job_types
 from core.show import verdict
 from core.wire.errors import TunerError
 from dashboard import state

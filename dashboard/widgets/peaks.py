@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.machine import peaks_job
 from core.evidence.roofline import peaks_of
-from core.run import job_types
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, state

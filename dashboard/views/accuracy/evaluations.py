@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from core import wire
+from core.api import judging as accuracy_run
+from core.api import variants
+from core.api.judging import Accuracy, accuracy_job
 from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
-from core.process.job_worker import Run
-from core.run import accuracy as accuracy_run
-from core.run import job_types, variants
-from core.run.accuracy import Accuracy
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
-from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from dashboard import format, state
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import state
 from dashboard.folders import allowed_path
 
 KIND = "accuracy"  # of the job

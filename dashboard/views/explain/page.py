@@ -10,22 +10,21 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
-from core.evidence.measurement import Trial
-from core.evidence.profile_difference import Difference
-from core.evidence.verdict import is_rejected
-from core.run import job_types
-from core.run.explanation import (
-    TIMEOUT_S,
+from core.api.explaining import (
     Pair,
     comparison_of_pair,
     end_to_end_of,
-    explain_plan,
+    explain_job,
     explained,
     explained_at,
     explanations,
     pair,
 )
-from core.run.job import Status
+from core.api.measuring import comparison_job, more_launches_job
+from core.api.session import Status
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.evidence.verdict import is_rejected
 from core.show import setting_chips, verdict
 from core.show.report.subjects import AboutDifference
 from core.store import ModelRecord

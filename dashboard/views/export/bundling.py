@@ -8,13 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.exporting import bundle_job
+from core.api.session import Status
 from core.evidence.measurement import Trial
-from core.process.job_worker import Run
-from core.run import job_types
-from core.run.bundle import writing
-from core.run.job import Status
-from core.run.search import search_provenance
-from core.show.export.bundle import bundle_texts
 from core.wire.errors import TunerError
 from core.wire.units import size
 from dashboard import format, state

@@ -13,11 +13,9 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.exporting import RecordedBaseline, Request, read, verify_job
+from core.api.session import Status
 from core.evidence.verification import MARGIN
-from core.run.baseline import RecordedBaseline, read
-from core.run.bundle.opening import check, is_bundle
-from core.run.job import Status
-from core.run.verify import Request, verification
 from core.show.sheets import Line, Note, verifications
 from core.show.table import Table
 from core.spec import TrialSpec

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from core import wire
+from core.api.graphs import check_drawable, graph_job, located, optimized_at, optimized_graph, own_graph
+from core.api.measuring import profile_job
+from core.api.session import Status, run_job
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import ProfileMatch, errors, times
 from core.evidence.measurement import Trial
-from core.process.job_worker import run_job
-from core.run import job_types
-from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
-from core.run.job import Status
-from core.run.node_errors import located
 from core.show import setting_chips
 from core.show.sheets.graphs import changes_words, unmatched_words
 from core.spec import TrialSpec

@@ -8,8 +8,8 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.measuring import profile_job
 from core.evidence.measurement import Trial
-from core.run import job_types
 from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord

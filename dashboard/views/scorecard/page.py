@@ -10,9 +10,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.run.job import Status
-from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, on_model, rows
+from core.api.judging import MissingMeasurements, Row, Subject, needed, on_model, rows, scorecard_jobs
+from core.api.references import open_folders, with_relative_paths
+from core.api.session import Status
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec

@@ -6,9 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.process.job_worker import refuse_worker
-from core.run import search
-from core.run.search.search_space import space_of
+from core.api.searching import Prepared, continued_search, prepared_search, search_job, space_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import Space

@@ -18,9 +18,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api import live
+from core.api.requests import check_spec
+from core.api.session import Status
 from core.evidence.measurement import Trial
-from core.run import live
-from core.run.job import Status
 from core.show import setting_chips
 from core.spec import TrialSpec
 from core.store import ModelRecord

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.process.job_worker import Run
-from core.run import variants
+from core.api import variants
+from core.api.variants import transform_job
 from core.show.sheets import variants as sheets
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 
+from core.api import graphs as node_error_run
+from core.api import variants
+from core.api.graphs import Located, located_at, node_errors_job, quantized_from
 from core.evidence.node_savings import Choice, Savings, choices, halving_choice, keep_float
-from core.process.job_worker import Run
-from core.run import node_errors as node_error_run
-from core.run import variants
-from core.run.node_errors import Located, located_at, quantized_from
 from core.show.sheets import quantized
 from core.show.sheets import variants as sheets
 from core.show.verdict import sentence

@@ -6,8 +6,7 @@ the end of its description.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import streamlit as st
 

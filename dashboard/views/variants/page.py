@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run import variants
-from core.run.job import Status
+from core.api import variants
+from core.api.session import Status
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
