@@ -22,7 +22,7 @@ from core.run.accuracy import check_accuracy_before, compare, measure_accuracy
 from core.run.accuracy import summary as summary
 from core.run.job import Job
 from core.run.preparation import resolve_trial
-from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, rows
+from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, rows
 from core.show import documents
 from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
@@ -191,7 +191,7 @@ def _accuracies(found: Accuracies) -> Result[Accuracies]:
 class Scorecard:
     """A configuration judged against its targets, and the errors of its measurements."""
 
-    row: Row
+    row: ScorecardRow
     errors: list[ErrorRecord] = field(default_factory=list)
 
 
