@@ -40,8 +40,8 @@ Values = Mapping[str, Value | None]  # name of an axis -> the value at a point
 Models = Mapping[str, ModelRef]  # the values of the axis MODEL
 
 
-def has_order(axis: Axis) -> bool:
-    """Whether its values have an order, so that a line may connect them."""
+def is_ordered(axis: Axis) -> bool:
+    """Return whether the values of an axis have an order, so that a line may connect them."""
     row = row_of(axis.name)
     return axis.name != MODEL and (row is None or row.kind in ("int", "bool") or row.name in _ORDERED)
 
