@@ -14,7 +14,7 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.api.settings import given_of, inputs_of
 from core.evidence.graph_changes import changes
-from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
+from core.evidence.graph_facts import GraphRow, ProfileMatch, errors, rows, times
 from core.evidence.node_savings import choices
 from core.process.job_worker import Run
 from core.run import job_types
@@ -48,7 +48,7 @@ class ShownGraph:
     model: ModelRecord
     graphs: Graphs
     optimized: bool  # the graph after ONNX Runtime's optimizations, not the model's own
-    nodes: Sequence[Row]  # those that were asked for
+    nodes: Sequence[GraphRow]  # those that were asked for
     count: int  # of all nodes
     profile: str | None = None  # trial with times of the nodes
     ran: ProfileMatch | None = None  # the times
@@ -193,7 +193,7 @@ def _optimized(
     return found
 
 
-def _of_type(listed: Sequence[Row], wanted: Collection[str]) -> list[Row]:
+def _of_type(listed: Sequence[GraphRow], wanted: Collection[str]) -> list[GraphRow]:
     """Return the nodes of these operators; names in any case, with or without domain.
 
     Raises:

@@ -29,7 +29,7 @@ from core.run.accuracy import scores_of as scores_of
 from core.run.accuracy import summary as summary
 from core.run.job import Job
 from core.run.preparation import resolve_trial
-from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, rows
+from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, rows
 from core.run.scorecard import on_model as on_model
 from core.show import documents
 from core.show.format import short
@@ -207,7 +207,7 @@ def _accuracies(found: Accuracies) -> Result[Accuracies]:
 class Scorecard:
     """A configuration judged against its targets, and the errors of its measurements."""
 
-    row: Row
+    row: ScorecardRow
     errors: list[ErrorRecord] = field(default_factory=list)
 
 
