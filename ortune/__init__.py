@@ -9,10 +9,8 @@ Every function waits for its result, stores it where the dashboard and the comma
 `Result`. Importing this package disables ONNX Runtime's telemetry in the importing process.
 """
 
-from core.api.exporting import export, verify
-from core.api.variants import transform
-
 from core.api.explaining import explain
+from core.api.exporting import export, verify
 from core.api.history import history
 from core.api.judging import accuracy, scorecard
 from core.api.measuring import compare, measure_longer, profile, tune
@@ -22,6 +20,7 @@ from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.stored import load_result
 from core.api.sweeping import sweep
+from core.api.variants import transform
 from core.wire.errors import (
     BudgetError,
     Cancelled,

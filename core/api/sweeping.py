@@ -19,7 +19,6 @@ from core.run import job_types
 from core.run.axes import BATCH as BATCH
 from core.run.axes import PERCENTILE_NAMES, axis, point_name, study_name
 from core.run.axes import THREADS as THREADS
-from core.run.axes import Axis as Axis
 from core.run.axes import parse_values as parse_values
 from core.run.axes import parse_vary as parse_vary
 from core.run.best_point import SweepRanking, rank_points
@@ -31,6 +30,7 @@ from core.show import documents
 from core.show.sheets import Line, Sheet, sweeps
 from core.show.table import Table
 from core.spec.settings import Value
+from core.spec.space import Axis as Axis
 from core.wire.errors import SpecError, nearest
 
 PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}

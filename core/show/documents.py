@@ -21,7 +21,6 @@ from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
 from core.run.accuracy import summary
-from core.run.axes import Axis
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
 from core.run.known_trials import Known
@@ -38,6 +37,7 @@ from core.show.report import Report
 from core.show.sheets import sweeps
 from core.show.sheets.variants import Verdicts
 from core.show.verdict import continuable_comparison
+from core.spec.space import Axis
 from core.store import Accuracy, ModelRecord, Store, StudyRecord, Tags
 from core.store.imported import Imported
 from core.wire.errors import ErrorRecord

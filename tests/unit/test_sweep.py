@@ -18,7 +18,6 @@ from core.run.axes import (
     BATCH,
     MAX_POINTS,
     THREADS,
-    Axis,
     axes_of_study,
     axis,
     axis_names,
@@ -53,6 +52,7 @@ from core.run.sweep import (
 )
 from core.show.sheets import sweeps
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.space import Axis
 from core.wire.errors import SpecError
 from dashboard.charts import heatmap_charts
 from tests import builders
