@@ -32,8 +32,7 @@ from core.run.axes import axes_of_study
 from core.run.best_point import rank_points
 from core.run.known_trials import known_trials
 from core.run.sweep import configurations, expand, join
-from core.show.sheets import Sheet
-from core.show.sheets import sweeps
+from core.show.sheets import Sheet, sweeps
 from core.show.table import csv_text
 from core.spec import TrialSpec, requested_value, spec_from_dict, spec_from_yaml
 from core.spec.settings import SETTINGS, TrialSetting
