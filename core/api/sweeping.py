@@ -26,8 +26,8 @@ from core.run.job import Job
 from core.run.known_trials import Earlier, Known, KnownTrial, known_trials, missing
 from core.run.preparation import resolve_trial
 from core.run.sweep import Measured, Point, before, configurations, expand, join, models
-from core.show import documents, sweep_words
-from core.show.sheets import Line, Sheet, comparisons
+from core.show import documents
+from core.show.sheets import Line, Sheet, sweeps
 from core.show.table import Table
 from core.spec.settings import Value
 from core.spec.space import Axis as Axis
@@ -204,11 +204,11 @@ class Sweep:
 
     def table(self) -> Table:
         """Return one row per point."""
-        return comparisons.points(self.rows(), self.ranking())
+        return sweeps.points(self.rows(), self.ranking())
 
     def verdict(self) -> str:
         """Return the best point in one sentence."""
-        return sweep_words.sentence(self.rows(), self.ranking())
+        return sweeps.sentence(self.rows(), self.ranking())
 
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""

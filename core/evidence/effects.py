@@ -45,6 +45,7 @@ ROBUST_ROUNDS = 2
 MAX_FITTED = 160  # maximum number of observations used to fit the sizes
 MAX_AVERAGED = 150  # maximum number of configurations over which an effect is averaged
 CHUNK = 8192  # configurations predicted at once
+MOST_PAIRS = 5  # strongest interactions that are reported
 MAX_PROMISING = 600  # maximum number of configurations from which a batch is chosen
 
 
@@ -395,7 +396,7 @@ def main_effects(model: Effects, codes: Codes) -> list[Effect]:
     return found
 
 
-def pair_effects(model: Effects, codes: Codes, *, most: int = 5) -> list[Effect]:
+def pair_effects(model: Effects, codes: Codes) -> list[Effect]:
     """Return the strongest interactions (double differences of four corners), most significant first."""
     found = []
     size = codes.shape[1]
@@ -411,7 +412,7 @@ def pair_effects(model: Effects, codes: Codes, *, most: int = 5) -> list[Effect]
                     mean, error = _contrast(model, corners, np.array([1.0, -1.0, -1.0, 1.0]))
                     found.append(Effect(axes=(a, b), values=(one, two), mean=mean, error=error))
     found.sort(key=lambda pair: -abs(pair.mean) / max(pair.error, 1e-9))
-    return found[:most]
+    return found[:MOST_PAIRS]
 
 
 def _contrast(model: Effects, codes: Codes, weights: Array) -> tuple[float, float]:

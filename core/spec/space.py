@@ -36,6 +36,7 @@ from core.spec.settings import (
     value_words,
 )
 from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
+from core.spec.text_values import ON_OFF
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
@@ -400,7 +401,7 @@ def _without_value(axis: Axis, text: str) -> Axis:
 
 def _spellings(value: Value | None) -> set[str]:
     if isinstance(value, bool):
-        return {"true", "on", "1", "yes"} if value else {"false", "off", "0", "no"}
+        return {text for text, on in ON_OFF.items() if on is value}
     if isinstance(value, tuple):
         return {one.lower() for one in value} | {
             one.removesuffix("ExecutionProvider").lower() for one in value

@@ -64,14 +64,6 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostPoints:
-    """Points without numbers at one place of the axis, and the reason."""
-
-    x: int
-    reasons: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CurveInfo:
     """A curve as data: lines and axes. A limit or a best point is None if there is none."""
 
@@ -85,7 +77,7 @@ class CurveInfo:
     line: float | None = None
     line_label: str = ""
     best: tuple[int, float] | None = None
-    lost: list[LostPoints] = field(default_factory=list)
+    lost: dict[int, str] = field(default_factory=dict)  # place on the axis -> why points have no numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +144,7 @@ def curve_info(
         line=None if line_s is None or throughput else line_s * 1e3,
         line_label="" if line_s is None else f"latency limit {brief(line_s * 1e3)} ms",
         best=_best_xy(best, x, names, places),
-        lost=_lost(points, x, places) if found else [],
+        lost=_lost(points, x, places) if found else {},
     )
 
 
@@ -177,13 +169,13 @@ def _sorted(points: Sequence[Measured], x: str, places: Mapping[Value | None, in
     return sorted((one for one in points if one.latency), key=lambda one: places[one.values[x]])
 
 
-def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[LostPoints]:
+def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> dict[int, str]:
     """Return points that failed or were refused, grouped by position."""
     reasons: dict[int, list[str]] = {}
     for one in points:
         if one.latency is None and one.error:
             reasons.setdefault(places[one.values[x]], []).append(f"{point_name(one.values)}: {one.error}")
-    return [LostPoints(x=place, reasons=text_lines(texts)) for place, texts in reasons.items()]
+    return {place: text_lines(texts) for place, texts in reasons.items()}
 
 
 def _spans(values: Sequence[float], ratio: float) -> bool:
@@ -334,16 +326,16 @@ def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, na
 
 def _add_lost(figure: go.Figure, info: CurveInfo) -> None:
     """Draw a cross at the bottom of the chart where points failed or were refused."""
-    for one in info.lost:
+    for place, reasons in info.lost.items():
         figure.add_annotation(
-            x=math.log10(one.x) if info.x_log and one.x > 0 else one.x,
+            x=math.log10(place) if info.x_log and place > 0 else place,
             y=0,
             yref="y domain",
             yanchor="bottom",
             text="✕",
             showarrow=False,
             font={"color": MUTED, "size": 18},
-            hovertext=one.reasons,
+            hovertext=reasons,
         )
 
 

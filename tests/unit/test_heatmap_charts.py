@@ -103,8 +103,7 @@ def test_the_second_setting_makes_lines_that_differ_in_colour_marker_and_dash() 
     info = curve_info(rows(), x=THREADS, y=["p95_s"], series=BATCH)
     assert [one.name for one in info.series] == ["batch 1", "batch 8", "batch 32"]
     assert [one.x for one in info.series] == [[1, 2], [1, 2], [1]]
-    (lost,) = info.lost
-    assert (lost.x, lost.reasons) == (2, f"{place(2, 32)}: It crashed.")
+    assert info.lost == {2: f"{place(2, 32)}: It crashed."}
     figure = curve(info)
     lines = [one for one in figure.data if one.customdata is not None]
     assert len({one.line.dash for one in lines}) == 3

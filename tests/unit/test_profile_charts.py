@@ -78,16 +78,15 @@ def test_the_roofline_draws_both_roofs_and_hollow_what_is_too_short() -> None:
     long = node("long", "MatMul", 0.05, **shapes)
     short = node("short", "Add", 9e-6, inputs=(matrix(8), matrix(8)), outputs=(matrix(8),))
     found = roofline.points(profile([long, short]), PEAK)
-    info = roofline_charts.roofline_info(found, PEAK)
-    assert [(dots.op_type, dots.hollow) for dots in info.dots] == [("MatMul", [False]), ("Add", [True])]
-    assert info.dots[0].rate == pytest.approx([2 * 1024**3 / 0.05 / 1e9])
-    assert info.roof is not None
-    assert max(info.roof.rate) == pytest.approx(100)
-    at_ridge = info.roof.intensity.index(pytest.approx(10.0))
-    assert info.roof.rate[at_ridge] == pytest.approx(100)
-    assert info.roof.rate[0] == pytest.approx(info.roof.intensity[0] * 10)
-    figure = roofline_charts.roofline(info)
+    figure = roofline_charts.roofline(found, PEAK)
+    _, roof, *dots = figure.data
+    hollow = [(one.name, [symbol.endswith("-open") for symbol in one.marker.symbol]) for one in dots]
+    assert hollow == [("MatMul", [False]), ("Add", [True])]
+    assert dots[0].y == pytest.approx([2 * 1024**3 / 0.05 / 1e9])
+    assert max(roof.y) == pytest.approx(100)
+    at_ridge = roof.x.index(pytest.approx(10.0))
+    assert roof.y[at_ridge] == pytest.approx(100)
+    assert roof.y[0] == pytest.approx(roof.x[0] * 10)
     assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
-    assert figure.data[-1].marker.symbol[0].endswith("-open")
-    assert roofline_charts.roofline_info(found, None).roof is None
-    assert roofline_charts.roofline(roofline_charts.roofline_info([], None)).data == ()
+    assert len(roofline_charts.roofline(found, None).data) == len(dots)
+    assert roofline_charts.roofline([], None).data == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 
 import pytest
@@ -13,45 +14,47 @@ from tests.unit.test_node_savings import units
 
 
 def test_the_bars_tell_what_stays_in_float() -> None:
-    info = variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"])
-    assert [one.series for one in info] == [variant_charts.BLOCKED, variant_charts.QUANTIZED]
-    assert info[0].error_percent == pytest.approx(8)
-    assert "saves 1.000 ms per run" in info[0].hover
+    quantized, blocked = variant_charts.bars(units((0.08, 0.001), (0.02, 0.004)), ["n0"]).data
+    assert (quantized.name, list(quantized.y)) == (variant_charts.QUANTIZED, [1])
+    assert (blocked.name, list(blocked.y)) == (variant_charts.BLOCKED, [0])
+    assert blocked.x[0] == pytest.approx(8)
+    assert "saves 1.000 ms per run" in blocked.hovertext[0]
 
 
 def test_no_more_bars_than_can_be_read() -> None:
     found = units(*[(0.01, 0.001)] * 50)
-    assert len(variant_charts.bars_info(found, [])) == variant_charts.MAX_BARS
+    assert len(variant_charts.bars(found, []).data[0].x) == variant_charts.MAX_BARS
 
 
 def test_both_series_have_a_look_of_their_own_beside_the_colour() -> None:
-    figure = variant_charts.bars(variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"]))
+    figure = variant_charts.bars(units((0.08, 0.001), (0.02, 0.004)), ["n0"])
     patterns = [trace.marker.pattern.shape for trace in figure.data]
     assert len(set(patterns)) == 2
     assert figure.layout.xaxis.title.text.endswith("(%)")
 
 
 def test_no_bar_reaches_into_the_next_row() -> None:
-    figure = variant_charts.bars(variant_charts.bars_info(units((0.08, 0.001), (0.02, 0.004)), ["n0"]))
+    figure = variant_charts.bars(units((0.08, 0.001), (0.02, 0.004)), ["n0"])
     assert {trace.width for trace in figure.data} == {charts.BAR_WIDTH}
 
 
 def test_the_curve_goes_from_everything_to_nothing() -> None:
-    points = variant_charts.curve_info(choices(units((0.08, 0.001), (0.02, 0.004))))
-    assert [one.blocked for one in points] == [0, 1, 2]
-    assert points[0].saved_ms == pytest.approx(5)
-    assert (points[-1].error_percent, points[-1].saved_ms) == (0, 0)
-    assert "kept in float last: n0" in points[1].hover
-
-
-def test_without_times_there_is_no_curve() -> None:
-    assert variant_charts.curve_info(choices(units((0.08, None), (0.02, None)))) == []
+    found = choices(units((0.08, 0.001), (0.02, 0.004)))
+    drawn = variant_charts.curve(found, found[0]).data[0]
+    assert [text.split("<br>")[0] for text in drawn.hovertext] == [
+        "everything quantized",
+        "1 in float",
+        "2 in float",
+    ]
+    assert drawn.y[0] == pytest.approx(5)
+    assert (drawn.x[-1], drawn.y[-1]) == (0, 0)
+    assert "kept in float last: n0" in drawn.hovertext[1]
 
 
 def test_the_choice_is_drawn_where_it_is_expected() -> None:
     found = units((0.08, 0.001), (0.02, 0.004))
     chosen = keep_float(found, ["n1"])
-    figure = variant_charts.curve(variant_charts.curve_info(choices(found)), chosen)
+    figure = variant_charts.curve(choices(found), chosen)
     assert figure.data[1].x[0] == pytest.approx(100 * chosen.error)
     assert figure.data[1].y[0] == pytest.approx(1)
     assert figure.data[0].marker.symbol != figure.data[1].marker.symbol
@@ -61,7 +64,7 @@ def test_names_of_a_hostile_model_are_drawn_as_text_and_long_ones_keep_their_end
     found = units((0.08, 0.001))
     name = "<script>alert(1)</script>" + "x" * 60 + "/Conv"
     found = replace(found, units=(replace(found.units[0], nodes=(name,)),))
-    figure = variant_charts.bars(variant_charts.bars_info(found, []))
+    figure = variant_charts.bars(found, [])
     assert "<script>" not in figure.to_json()
     assert figure.layout.yaxis.ticktext[0].endswith("/Conv")
-    assert len(variant_charts.bars_info(found, [])[0].label) <= variant_charts.NAME_LIMIT
+    assert len(html.unescape(figure.layout.yaxis.ticktext[0])) <= variant_charts.NAME_LIMIT

@@ -221,12 +221,11 @@ def test_settings_that_cannot_be_built_are_said(open_page: Open, mlp: ModelRecor
     at = choose(open_graph(open_page, mlp), "graph.view", "After optimization")
     error = record_from_error(WorkerError("It crashed.", hint="Try again."))
     click(at, "graph.optimize")
-    about, _ = at.session_state["graph.job"]
+    job = at.session_state[state.OWN]["id"]
     assert state.scheduler().join(60)
     for one in (state.store().folder / "cache" / "graphs").glob("*-*.json"):
         one.unlink()
-    at.session_state["graph.job"] = (about, "job")
-    jobs(running("job", kind="graph", state="FAIL", error=error))
+    jobs(running(job, kind="graph", state="FAIL", error=error))
     at.run()
     assert lines(at, "It crashed.")
     assert not at.button(key="graph.optimize").disabled

@@ -40,7 +40,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     except TunerError as error:
         st.info(f"{format.plain(error.message)} {format.plain(error.hint)}", icon=":material/info:")
         return
-    status = variant_job.current(variant_job.ERRORS, variant_maker.about(record))
+    status = variant_job.find(variant_job.ERRORS, record)
     active = state.is_active(status)
     found = _located(record)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -95,7 +95,7 @@ def _start(record: ModelRecord) -> None:
             store, record, run=run, fingerprint=fingerprint, workload=sizes, libraries=libraries
         )
 
-    variant_job.start(variant_job.ERRORS, task, f"error {variant_maker.about(record)}")
+    variant_job.start(variant_job.ERRORS, task, "error", record)
 
 
 def _located(record: ModelRecord) -> Located | None:
@@ -130,7 +130,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         _next(record, root, chosen, everything=len(chosen.blocked) == _operators(found))
     with left, st.container(border=True):
         plots.draw(
-            variant_charts.bars(variant_charts.bars_info(found, chosen.blocked)),
+            variant_charts.bars(found, chosen.blocked),
             "Error of each operator when it alone is quantized",
             key="variants.errors.bars",
             alt="Error of the outputs when only one operator is quantized, the largest first.",
@@ -204,10 +204,10 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
         help="Nodes that the next variant keeps in float. Fused nodes are selected together.",
     )
     chosen = keep_float(found, st.session_state[BLOCKED])
-    if points := variant_charts.curve_info(curve):
+    if timed := [one for one in curve if one.saved_s is not None]:
         with st.container(border=True):
             plots.draw(
-                variant_charts.curve(points, chosen),
+                variant_charts.curve(timed, chosen),
                 "Time saved over expected error",
                 key="variants.errors.curve",
                 alt="Time saved per run over expected error, from nothing quantized to everything.",
@@ -225,7 +225,7 @@ def _slid(curve: Sequence[Choice]) -> None:
 
 def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, everything: bool) -> None:
     facts = variants.variant_of(record) or {}
-    making = variant_job.current(variant_job.MAKE, variant_maker.about(root)) if root else None
+    making = variant_job.find(variant_job.MAKE, root) if root else None
     reason = ""
     if root is None:
         reason = "The original is gone, so no variant can be created."

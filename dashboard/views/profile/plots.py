@@ -111,11 +111,10 @@ def _roofline(shown: Shown, picture: DeltaGenerator) -> None:
             icon=":material/roofing:",
         )
         return
-    info = roofline_charts.roofline_info(points, shown.peak)
     _roof_state(shown)
     with picture:
         plots.draw(
-            roofline_charts.roofline(info),
+            roofline_charts.roofline(points, shown.peak),
             "Roofline",
             key="profile.roofline",
             alt=f"Roofline: {len(points)} nodes, operations per second over operations per byte.",
