@@ -15,7 +15,7 @@ from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
@@ -76,8 +76,8 @@ def follow(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> Foll
     field, share = live_text.compared_configurations(comparison, trials()), margin(comparison)
 
     def event() -> Event:
-        status = state.status(comparison.id)
-        if status is not None and state.is_active(status):
+        status = session_jobs.status(comparison.id)
+        if status is not None and session_jobs.is_active(status):
             left = [one for one in trials() if one.state == "FAIL"]
             failed = {one.id: one.error["message"] for one in left if one.error is not None}
             return live_events.of_comparison(status, comparison, field, margin=share, failed=failed)
@@ -104,7 +104,7 @@ def margin(comparison: Comparison) -> float:
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
-        state.report(comparison.error)
+        messages.report(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:
@@ -282,5 +282,5 @@ def _whole(trial_id: str) -> Trial | None:
     try:
         return state.store().trial(trial_id)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None

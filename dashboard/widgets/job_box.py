@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.run.job import Status
-from dashboard import live_events, state
+from dashboard import live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.widgets import live_view
 
@@ -33,7 +33,7 @@ def draw(
     """
     end = f".{of}" if of else ""
     with st.container(key=f"{page}.live{end}", gap="xsmall"):
-        if job is None or not state.is_active(job):
+        if job is None or not session_jobs.is_active(job):
             return
         live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
         cancel(job.id, key=f"{page}.cancel{end}", help=help)
@@ -41,7 +41,7 @@ def draw(
 
 def event(job: str, what: str, name: str = "") -> Event:
     """Return the event of a job of this server that has no numbers until it ends."""
-    return live_events.of_job(state.status(job), what, name=name)
+    return live_events.of_job(session_jobs.status(job), what, name=name)
 
 
 def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
@@ -61,4 +61,4 @@ def report_end(job: Status | None) -> None:
     if job is not None and job.state == "CANCELLED":
         st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
     elif job is not None and job.error is not None:
-        state.report(job.error)
+        messages.report(job.error)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard import state, url_state
+from dashboard import session_jobs, url_state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 
@@ -68,7 +68,7 @@ def pace(job: str, job_state: str) -> float:
         job: its id.
         job_state: its state in the store.
     """
-    is_elsewhere = job_state in ACTIVE and not state.is_active(state.status(job))
+    is_elsewhere = job_state in ACTIVE and not session_jobs.is_active(session_jobs.status(job))
     return live.OTHER_PROCESS_TICK_S if is_elsewhere else live.SLOW_TICK_S
 
 

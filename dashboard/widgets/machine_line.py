@@ -17,7 +17,7 @@ from core.show.sheets import models_and_machines
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from core.wire.provenance import thread_advice
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.charts import machine_charts
 from dashboard.live_events import Event
 from dashboard.widgets import live_view, plots, results, tables
@@ -31,7 +31,7 @@ def sidebar() -> None:
     try:
         environment = state.environment()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     cpu = environment["cpu"]
     versions = environment["libraries"]
@@ -49,9 +49,9 @@ def sidebar() -> None:
 
 def queue_line() -> None:
     """Draw the machine's queue: what is measured and what waits; first the job that this session started."""
-    followed = state.own_job()
+    followed = session_jobs.own_job()
     own = followed[0].id if followed is not None else ""
-    ask_s = OWN_REFRESH_S if state.is_busy() else REFRESH_S
+    ask_s = OWN_REFRESH_S if session_jobs.is_busy() else REFRESH_S
     show = partial(live_view.watch, f"queue-{own}", partial(_event, own), ask_s=ask_s, rerun=False)
     if followed is not None:
         _, page, query = followed
@@ -62,14 +62,14 @@ def queue_line() -> None:
 
 def _event(own: str) -> Event:
     """Return the machine's queue as an event, for the session that started `own`; empty: none."""
-    mine = state.status(own) if own else None
+    mine = session_jobs.status(own) if own else None
     entries = [one for one in state.queue().entries() if mine is None or not is_own_entry(one, mine)]
     return live_events.of_queue(mine, entries, state.scheduler().active())
 
 
 def is_own_entry(entry: Entry, own: Status) -> bool:
     """Whether an entry of the machine's queue is the job that this session started."""
-    return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
+    return session_jobs.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
 
 
 # --- the Machine page ---------------------------------------------------------------------------------------

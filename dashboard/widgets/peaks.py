@@ -12,7 +12,7 @@ from core.run import job_types
 from core.run.job import Status
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.widgets import job_box, tables
 
 KIND = "peaks"
@@ -24,7 +24,7 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
     try:
         return state.store().peaks(fingerprint)
     except StoreError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -36,10 +36,10 @@ def running() -> Status | None:
 def measure(page: str, threads: int = 0) -> None:
     """Start a measurement from `page`; a callback. `threads`: measured besides the usual thread counts."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.peaks(threads))
-        state.follow(job, page)
+        job = st.session_state[OWN] = session_jobs.submit(job_types.peaks(threads))
+        session_jobs.follow(job, page)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) -> None:
@@ -75,9 +75,9 @@ def progress(page: str) -> None:
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
     )
     if active is None and (job := st.session_state.pop(OWN, None)):
-        status = state.status(job)
+        status = session_jobs.status(job)
         if status is not None and status.error is not None:
-            state.report(status.error)
+            messages.report(status.error)
 
 
 def draw(found: Mapping[str, Any], *, key: str) -> None:

@@ -21,7 +21,7 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from dashboard import format, state
+from dashboard import format, session_jobs, state
 from dashboard.folders import allowed_path
 
 KIND = "accuracy"  # of the job
@@ -178,7 +178,7 @@ def submit(specs: Sequence[TrialSpec]) -> str:
     """
     task = partial(evaluate, state.store(), specs, state.environment())
     what = f"accuracy of {format.short(', '.join(map(_file, specs)))}"
-    return state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
+    return session_jobs.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
 
 
 def _file(spec: TrialSpec) -> str:

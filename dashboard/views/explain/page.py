@@ -32,7 +32,7 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.shown_result import ShownResult
 from dashboard.views.explain import results as why_results
 from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
@@ -56,7 +56,7 @@ ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Run
 
 def page() -> None:
     bar = page_frame.bar("Explain", ABOUT)
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -76,7 +76,7 @@ def page() -> None:
     if found is not None:
         _rejected(of)
         why_results.result(found, lambda: _sides(of))
-    elif not state.is_active(job):
+    elif not session_jobs.is_active(job):
         _sides(of)
         _empty()
 
@@ -95,7 +95,7 @@ def _follow_link() -> None:
         if len(found) == len(linked):
             pair(state.store(), *linked)  # raises where the pair cannot be explained
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     for key, one in zip((BASELINE, CANDIDATE), linked, strict=True):
         if one:
@@ -224,7 +224,7 @@ def _pair() -> Pair | None:
     try:
         return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -294,7 +294,7 @@ def _explained(of: Pair) -> Difference | None:
     try:
         return _cached(of.baseline.id, of.candidate.id, explained_at(state.store(), of))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -308,13 +308,13 @@ def _job(of: Pair) -> Status | None:
     """Return the job that explains this pair: this session's, or a running one of another session."""
     what, job = st.session_state.get(JOB) or ("", "")
     if what == of.what:
-        return state.status(job)
+        return session_jobs.status(job)
     active = state.scheduler().active()
     return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
 def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_frame.Bar) -> None:
-    active, again = state.is_active(job), found is not None
+    active, again = session_jobs.is_active(job), found is not None
     bar.action.button(
         "Explaining" if active else "Explain again" if again else EXPLAIN,
         key="explain.run",
@@ -354,16 +354,16 @@ def _start_comparison(of: Pair, ended: str) -> None:
         job = (
             job_types.more_launches(state.store(), ended, wait_quiet_s=wait_quiet_s())
             if ended
-            else state.comparison_job(
+            else session_jobs.comparison_job(
                 comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",
                 model_name=of.candidate.model_name,
                 different_models=of.different_models,
             )
         )
-        comparison = state.submit(job)
+        comparison = session_jobs.submit(job)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
 
@@ -372,12 +372,12 @@ def _start(of: Pair) -> None:
     try:
         plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
         explain = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
-        job = state.submit(explain)
+        job = session_jobs.submit(explain)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
-    state.follow(job, "explain", **place)
+    session_jobs.follow(job, "explain", **place)
     st.session_state[JOB] = (of.what, job)
 
 

@@ -17,7 +17,7 @@ from core.run.search import search_provenance
 from core.show.export.bundle import bundle_texts
 from core.wire.errors import TunerError
 from core.wire.units import size
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.widgets import job_box
 
 KIND = "bundle"  # job type, as the scheduler lists it
@@ -47,13 +47,13 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
             args=(trial, accepted, stem),
             **state.unless_closed(
                 "A worker runs the configuration once and stores its inputs and outputs.",
-                off=state.is_active(status),
+                off=session_jobs.is_active(status),
             ),
         )
-        state.show_kept_error(KIND, FAILED)
+        messages.show_kept_error(KIND, FAILED)
         job_box.draw(status, "export", what="this bundle", help="No partial file remains.", of="bundle")
         if status is not None and status.error is not None:
-            state.report(status.error, FAILED)
+            messages.report(status.error, FAILED)
         if (made := _result(status)) is not None:
             _download(made)
 
@@ -63,7 +63,7 @@ def _job_key(trial: Trial) -> str:
 
 
 def _job(trial: Trial) -> Status | None:
-    own = state.status(st.session_state.get(_job_key(trial)) or "")
+    own = session_jobs.status(st.session_state.get(_job_key(trial)) or "")
     if own is not None:
         return own
     active = state.scheduler().active()
@@ -89,11 +89,11 @@ def _start(trial: Trial, accepted: str, stem: str) -> None:
 
     try:
         job = job_types.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
-        st.session_state[_job_key(trial)] = state.submit(job)
+        st.session_state[_job_key(trial)] = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error, KIND)
+        messages.keep_error(error, KIND)
         return
-    state.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
+    session_jobs.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
 
 
 def _download(made: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.shown_result import ShownResult
 from dashboard.views.graph import picture
@@ -70,7 +70,7 @@ class ChosenConfiguration:
 
 def page() -> None:
     bar = page_frame.bar("Graph", ABOUT)
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -106,7 +106,7 @@ def _follow_link() -> None:
         else:
             st.info(f"The library has no model `{model[:12]}`; the current one is shown.")
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def _chosen(record: ModelRecord) -> ChosenConfiguration:
@@ -131,7 +131,7 @@ def _chosen(record: ModelRecord) -> ChosenConfiguration:
         spec = state.current_spec() if trial is None else state.trial_spec(trial)
         check_drawable(spec)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         spec = None
     return ChosenConfiguration(record=record, spec=spec, trial=trial)
 
@@ -203,7 +203,7 @@ def _own(record: ModelRecord) -> Graphs | None:
         with st.spinner("Reading the nodes of the model in a process of its own…"):
             return _own_cached(record.content_sha256, record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -234,12 +234,12 @@ def _optimized_graph(chosen: ChosenConfiguration, view: str) -> Graphs | None:
     try:
         found = _stored_optimized(chosen)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
     job = _job(JOB, chosen)
     if found is None:
         job_box.report_end(job)
-        if view != OWN and not state.is_active(job):
+        if view != OWN and not session_jobs.is_active(job):
             with st.container(border=True, horizontal=True, vertical_alignment="center"):
                 st.markdown(
                     ":material/account_tree: **The optimized graph is not known yet** for these "
@@ -271,7 +271,7 @@ def _about(chosen: ChosenConfiguration) -> str:
 
 def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
     what, job = st.session_state.get(key) or ("", "")
-    return state.status(job) if what == _about(chosen) else None
+    return session_jobs.status(job) if what == _about(chosen) else None
 
 
 def _optimize(chosen: ChosenConfiguration) -> None:
@@ -281,11 +281,11 @@ def _optimize(chosen: ChosenConfiguration) -> None:
         job = job_types.task(
             look, kind=wire.GRAPH, what=f"graph of {chosen.record.name}", specs=(chosen.spec,)
         )
-        job_id = state.submit(job)
+        job_id = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(job_id, "graph")
+    session_jobs.follow(job_id, "graph")
     st.session_state[JOB] = (_about(chosen), job_id)
 
 
@@ -315,7 +315,7 @@ def _notes(chosen: ChosenConfiguration, own: Graphs, sides: Mapping[str, ShownGr
         if one.times is not None and one.times.unmatched:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
-                if can_match and not state.is_active(_job(JOB, chosen)):
+                if can_match and not session_jobs.is_active(_job(JOB, chosen)):
                     _optimize_button(chosen, type="tertiary")
         for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
             st.info(format.plain(note), icon=":material/info:")
@@ -360,7 +360,7 @@ def _units(record: ModelRecord) -> Mapping[str, object]:
     try:
         found = located(state.store(), record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return {}
     return {} if found is None else {unit.name: unit for unit in found.savings.units}
 
@@ -374,7 +374,7 @@ def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
             st.session_state.pop(PROFILING)
             st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one
             st.rerun()
-        if not state.is_active(job):
+        if not session_jobs.is_active(job):
             _offer_profile(chosen, mode)
         job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
     elif mode == "Error" and not _units(chosen.record):
@@ -409,12 +409,12 @@ def _start_profile(chosen: ChosenConfiguration) -> None:
     protocol = chosen.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
     spec = chosen.spec.model_copy(update={"protocol": protocol})
     try:
-        state.check_before(spec)
-        trial_id = state.submit(job_types.profile(spec, model_name=chosen.record.name))
+        session_jobs.check_before(spec)
+        trial_id = session_jobs.submit(job_types.profile(spec, model_name=chosen.record.name))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(trial_id, "graph")
+    session_jobs.follow(trial_id, "graph")
     st.session_state[PROFILING] = (_about(chosen), trial_id)
 
 

@@ -14,7 +14,7 @@ from core.evidence.noise_check import evaluate
 from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
-from dashboard import state
+from dashboard import messages, session_jobs, state
 from dashboard.widgets import job_box, live_view, machine_line, page_frame, peaks
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
@@ -23,11 +23,11 @@ KIND = "self-test"
 
 def page() -> None:
     bar = page_frame.bar("Machine")
-    state.show_kept_error()
+    messages.show_kept_error()
     try:
         environment = state.environment()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     bar.choice.space("stretch")  # aligns the actions to the right
     fingerprint, running = environment["fingerprint"], _running()
@@ -101,7 +101,7 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     try:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:
-        state.report(error)
+        messages.report(error)
         return None
     newest = next((one for one in tests if one["when"] == "alone"), None)
     found = evaluate(newest) if newest is not None else None
@@ -124,10 +124,10 @@ def _running() -> Status | None:
 def start_noise_check() -> None:
     """Start a noise check."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.self_test())
-        state.follow(job, "machine")
+        job = st.session_state[OWN] = session_jobs.submit(job_types.self_test())
+        session_jobs.follow(job, "machine")
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def _live(job: str) -> None:
@@ -139,9 +139,9 @@ def _live(job: str) -> None:
 def _report_end() -> None:
     """Report once that the noise check of this session failed or was cancelled."""
     job = st.session_state.pop(OWN, None)
-    status = state.status(job) if job else None
+    status = session_jobs.status(job) if job else None
     if status is not None and status.error is not None:
-        state.report(status.error)
+        messages.report(status.error)
 
 
 page()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.store import ModelRecord, library
-from dashboard import state
+from dashboard import messages, state
 
 DETAIL = "models.detail"  # content hash of the model that was added last
 
@@ -16,4 +16,4 @@ def remove(record: ModelRecord) -> None:
     for name in (state.MODEL, DETAIL):
         if st.session_state.get(name) == record.content_sha256:
             del st.session_state[name]
-    state.notify(f"Deleted {record.name}.")
+    messages.notify(f"Deleted {record.name}.")

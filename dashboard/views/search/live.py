@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.spec.question import question_from_dict
 from core.store import StudyRecord
-from dashboard import format, live_events, state
+from dashboard import format, live_events, session_jobs, state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import job_box, live_view, playback
 
@@ -29,7 +29,7 @@ def watch(record: StudyRecord) -> None:
 
 def cancel(record: StudyRecord) -> None:
     """Draw the button that cancels a search; nothing where another process runs it."""
-    if state.status(record.id) is not None:
+    if session_jobs.status(record.id) is not None:
         job_box.cancel(
             record.id,
             key="search.cancel",
@@ -38,8 +38,8 @@ def cancel(record: StudyRecord) -> None:
 
 
 def _event(study: str) -> Event:
-    status = state.status(study)
-    if status is not None and state.is_active(status):
+    status = session_jobs.status(study)
+    if status is not None and session_jobs.is_active(status):
         return live_events.of_search(status, time.time())
     record = state.store().study(study)
     if record.state not in ACTIVE:

@@ -14,7 +14,7 @@ from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.search import answer, form, form_widgets, links, live, past_searches, preview
@@ -57,7 +57,7 @@ def page() -> None:
         with settings:
             preview.draw(model, asked, space, why_not)
     with result:
-        state.show_kept_error()
+        messages.show_kept_error()
         _result(model, record)
         past_searches.table(found, record, SHOWN.link)
     narrow_settings.foot("search", start_button)
@@ -93,7 +93,7 @@ def _ask(model: ModelRecord) -> tuple[SearchForm | None, str]:
     if asked is not None and asked.question.accuracy:
         form_widgets.labelled_data(model)
     if error is not None and form.is_text_valid():
-        state.report(error)
+        messages.report(error)
     if asked is not None:
         form_widgets.varied_settings(asked.axes)
         asked, error = _read_form(model)  # an excluded value may be invalid now
@@ -149,7 +149,7 @@ def start() -> None:
         return
     try:
         asked = form.search_form_of(model)
-        state.check_before(asked.spec)
+        session_jobs.check_before(asked.spec)
         prepared = search.prepare(
             asked.spec,
             asked.question,
@@ -160,12 +160,12 @@ def start() -> None:
         )
         _submit(prepared)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def _submit(prepared: search.Prepared) -> None:
-    study = state.submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
-    state.follow(study, "search", **{STUDY_PARAM: study})
+    study = session_jobs.submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
+    session_jobs.follow(study, "search", **{STUDY_PARAM: study})
     SHOWN.show(study)
 
 
@@ -182,7 +182,7 @@ def continue_search(study: str, budget_s: int | None = None) -> None:
         )
         _submit(prepared)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 # --- the result ---------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _delete(study: str) -> None:
     try:
         state.store().delete_study(study)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
     SHOWN.show(None)
 
 

@@ -20,7 +20,7 @@ from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, live_events, state
+from dashboard import fields, format, live_events, messages, session_jobs, state
 from dashboard.charts.sweep_charts import EarlierSweep
 from dashboard.live_events import ACTIVE, Event
 from dashboard.shown_result import ShownResult
@@ -84,7 +84,7 @@ def page() -> None:
         ghosts=partial(_earlier_sweeps, record, sweep.models(state.store(), record), axes),
     )
     with answer:
-        state.show_kept_error()
+        messages.show_kept_error()
         _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
     narrow_settings.foot("sweep", run)
@@ -105,7 +105,7 @@ def _form(record: ModelRecord) -> FormValues | None:
     try:
         points = sweep.expand(base, axes, record.info, named)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
     return base, axes, points, _known(record, named, points)
 
@@ -114,7 +114,7 @@ def _base() -> TrialSpec | None:
     try:
         return state.current_spec()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
         return None
 
@@ -130,7 +130,7 @@ def _load_linked() -> None:
     try:
         _load(study)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def _load(study: str) -> None:
@@ -300,7 +300,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         record: of the model.
         again: whether finished points are measured again where no other is left.
     """
-    if state.is_busy("sweep"):  # a double click
+    if session_jobs.is_busy("sweep"):  # a double click
         return
     try:
         axes = varied.chosen_axes()
@@ -312,7 +312,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         if not asked:
             return
         study = study_name(axes, uuid.uuid4().hex[:8])
-        comparison = state.comparison_job(
+        comparison = session_jobs.comparison_job(
             asked,
             study=study,
             model_name=record.name,
@@ -322,9 +322,9 @@ def _start(record: ModelRecord, again: bool) -> None:
         )
         job = state.scheduler().submit(comparison)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(job, "sweep", study=study)
+    session_jobs.follow(job, "sweep", study=study)
     SHOWN.show(study)
 
 
@@ -364,7 +364,7 @@ def _live(
         name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         comparison_result.watch(comparison, follow, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
-            if state.status(comparison.id) is not None:
+            if session_jobs.status(comparison.id) is not None:
                 job_box.cancel(
                     comparison.id,
                     key="sweep.cancel",
@@ -381,7 +381,7 @@ def _follow_points(
     follow = comparison_result.follow(comparison, trials)
 
     def event() -> Event:
-        shown, status = follow(), state.status(comparison.id)
+        shown, status = follow(), session_jobs.status(comparison.id)
         if status is None or shown.get("ended"):
             return shown
         found = sweep.running_points(points, trials(), status.live or {})

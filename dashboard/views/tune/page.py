@@ -20,7 +20,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import demo, format, live_events, state, url_state
+from dashboard import demo, format, live_events, messages, session_jobs, state, url_state
 from dashboard.charts import compare_charts
 from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE, Event
@@ -164,9 +164,9 @@ def _size_badges(record: ModelRecord | None) -> None:
 def _baseline_label(spec: TrialSpec | None) -> str:
     """Return the label of the next run's baseline."""
     try:
-        pinned = state.pinned(spec) if spec is not None else None
+        pinned = session_jobs.pinned(spec) if spec is not None else None
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return DEFAULT_LABEL
     return pinned.label if pinned is not None else DEFAULT_LABEL
 
@@ -195,19 +195,19 @@ def run() -> None:
     """Submit the current settings for comparison with the pinned baseline and the ORT default."""
     try:
         spec = state.current_spec()
-        state.check_before(spec)
+        session_jobs.check_before(spec)
         record = state.current_model()
         job = job_types.tune(
             spec,
-            baseline=state.pinned(spec),
+            baseline=session_jobs.pinned(spec),
             model_name=record.name if record else None,
             wait_quiet_s=wait_quiet_s(),
         )
-        trial_id = state.submit(job)
+        trial_id = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
     else:
-        state.follow(trial_id, "tune", trial=trial_id)
+        session_jobs.follow(trial_id, "tune", trial=trial_id)
         TUNE.show(trial_id)
 
 
@@ -217,7 +217,7 @@ def run() -> None:
 def _result_side(
     record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, ratio: DeltaGenerator
 ) -> None:
-    state.show_kept_error()
+    messages.show_kept_error()
     if record is not None:
         live_estimate.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
     if trial is None:
@@ -251,7 +251,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
 def _added(record: ModelRecord, new: bool) -> None:
     """Choose a newly added model."""
     state.choose_model(record)
-    state.notify_added(record, new)
+    messages.notify_added(record, new)
 
 
 EARLIER = 50
@@ -321,8 +321,8 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
 
 def _event(trial_id: str, field: ComparedConfigurations, margin: float) -> Event:
     """Return the state of a running trial; of another process only its end is known, from the store."""
-    status = state.status(trial_id)
-    if status is not None and state.is_active(status):
+    status = session_jobs.status(trial_id)
+    if status is not None and session_jobs.is_active(status):
         return live_events.of_trial(status, field, margin)
     trial = state.store().trial(trial_id)
     if not _is_active(trial):
@@ -401,7 +401,7 @@ def _details(trial: Trial, compared: trial_result.TrialComparison | None) -> Non
 def _longer_button(trial: Trial, comparison: Comparison) -> None:
     def follow(more: Comparison) -> None:
         goes_on = measure_longer.continued_trial(trial.id, comparison, more)
-        state.follow(goes_on, "tune", trial=goes_on)
+        session_jobs.follow(goes_on, "tune", trial=goes_on)
         TUNE.show(goes_on)
 
     measure_longer.button("tune", comparison, state.store().trials_of(comparison.id), follow)

@@ -20,7 +20,7 @@ from core.spec.steps import Step
 from core.store import ModelRecord, library
 from core.wire import output_check
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import text as variant_text
@@ -44,7 +44,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     try:
         steps = variants.steps_of(record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     _numbers(facts)
     if breach := sheets.breach(record):
@@ -292,7 +292,7 @@ def _confirm(record: ModelRecord) -> None:
             try:
                 remove(record)
             except TunerError as error:  # in use meanwhile
-                state.report(error)
+                messages.report(error)
             else:
                 st.rerun()
         if st.button("Keep", key="variants.keep"):
@@ -315,4 +315,4 @@ def remove(record: ModelRecord) -> None:
     if st.session_state.get(state.MODEL) == record.content_sha256:
         root = state.store().model(facts.get("root", ""))
         st.session_state[state.MODEL] = root.content_sha256 if root is not None else None
-    state.notify(f"Deleted {record.name}.")
+    messages.notify(f"Deleted {record.name}.")

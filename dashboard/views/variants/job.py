@@ -14,7 +14,7 @@ import streamlit as st
 from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, session_jobs, state
 from dashboard.widgets import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # job types, as the scheduler lists them
@@ -35,17 +35,17 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
         what: one-line description.
     """
     try:
-        job = state.submit(job_types.task(task, kind=kind, what=what))
+        job = session_jobs.submit(job_types.task(task, kind=kind, what=what))
     except TunerError as error:
-        state.keep_error(error, kind)
+        messages.keep_error(error, kind)
         return
     st.session_state[job_key(kind)] = job
-    state.follow(job, "variants")
+    session_jobs.follow(job, "variants")
 
 
 def current(kind: str, about: str) -> Status | None:
     """Return the state of this session's job, else of a matching job of another session."""
-    own = state.status(st.session_state.get(job_key(kind)) or "")
+    own = session_jobs.status(st.session_state.get(job_key(kind)) or "")
     if own is not None:
         return own
     active = state.scheduler().active()
@@ -55,8 +55,8 @@ def current(kind: str, about: str) -> Status | None:
 def take_finished(kind: str) -> Status | None:
     """Return how this session's job ended, once; None while it runs, or where there is none."""
     own = st.session_state.get(job_key(kind))
-    status = state.status(own or "")
-    if not own or state.is_active(status):
+    status = session_jobs.status(own or "")
+    if not own or session_jobs.is_active(status):
         return None
     del st.session_state[job_key(kind)]
     return status
@@ -70,13 +70,13 @@ def show_end(kind: str, status: Status | None) -> None:
         status: of a job that has just ended; nothing is shown for a complete one.
     """
     title = _NOTHING[kind]
-    state.show_kept_error(kind, title)
+    messages.show_kept_error(kind, title)
     if status is None:
         return
     if status.state == "CANCELLED":
         st.info("This was cancelled. Finished steps are kept.", icon=":material/cancel:")
     elif status.error is not None:
-        state.report(status.error, title)
+        messages.report(status.error, title)
 
 
 def live(status: Status | None, name: str) -> None:
