@@ -43,7 +43,7 @@ from core.run.launches.blocks import pace
 from core.run.launches.budget import rounds_of_launch
 from core.run.search.answer import effects, pareto_front
 from core.run.search.plan import model_of, ranked_candidates
-from core.run.search.strategies import strategy_named
+from core.run.search.strategies import BY_NAME
 from core.run.sweep import Point, measured
 from core.spec.effort import EFFORTS
 from core.spec.space import Choice
@@ -262,7 +262,7 @@ def search(model: Model, seed: int) -> Iterator[Shown]:
 def searched(machine: Machine, budget_s: float, seed: int) -> Iterator[Shown]:
     """Intervals of a search on a machine."""
     rng = random.Random(seed)
-    run = Run(machine=machine, strategy=strategy_named("race"), budget_s=budget_s, seed=seed).go()
+    run = Run(machine=machine, strategy=BY_NAME["race"], budget_s=budget_s, seed=seed).go()
     said = [
         {"trial": one.looks[-1].trial, "gain": {"metric": "latency_p50", **run.confirmed[choice]["gain"]}}
         for choice, one in run.tried.items()
@@ -301,7 +301,7 @@ def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
         own = [choice for choice, one in before.items() if one.looks[-1].stage == kind]
         if own and (found := reported_speedup(before[choice := rng.choice(own)], run.objective, {})):
             yield shown(kind, _truth(run, choice), (found.low, found.high))
-    leaders = ranked_candidates(replace(run.known, tried=before, confirmation_runs=[]))[:1]
+    leaders = ranked_candidates(replace(run.known, tried=before, confirmed={}))[:1]
     for choice, _ in leaders:
         if found := reported_speedup(before[choice], run.objective, {}, among=len(before)):
             yield shown("best", _truth(run, choice), (found.low, found.high))

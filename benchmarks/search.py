@@ -2,7 +2,7 @@
 
 `replay` plays strategies on the records of `grids.py`. The launches open to it give the behaviour of
 processes, the recorded starts and blocks their cost, and the held-out launches the score. The strategies
-compared: random screening with the same elimination rounds and confirmation, Optuna's TPE, and the sequential
+compared: random screening with the same elimination rounds and confirmation, and the sequential
 grid (each configuration once, by itself: 10 warm-up runs and 20 timed ones, absolute medians, the smallest
 wins), which is how other tuners choose. With `--goal` only the search and the sequential grid run, at a tenth
 of the exhaustive grid's time and at 20 s if that is longer. All models together give the mean regret, how
@@ -51,13 +51,13 @@ from core.run import search as searching  # noqa: E402
 from core.run.launches.blocks import SWITCH_S, pace  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402
 from core.run.search.plan import Strategy  # noqa: E402
-from core.run.search.strategies import strategy_named  # noqa: E402
+from core.run.search.strategies import BY_NAME  # noqa: E402
 from core.spec.question import LEAST_BUDGET_S, question_from_dict  # noqa: E402
 from core.spec.space import Choice  # noqa: E402
 from core.store import Store  # noqa: E402
 from tests.searching import Machine, Run  # noqa: E402
 
-STRATEGIES = ("race", "random", "optuna-tpe")
+STRATEGIES = ("race", "random")
 RIVALS = ("optuna", "olive")
 RIVAL_TIMEOUT = 3  # times its time
 TIMES = (0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time, but no less than the shortest search
@@ -154,7 +154,7 @@ def replay(truth: Truth, seeds: int, *, everything: bool = True) -> list[dict[st
         about = {"share": budget_s / whole_s, "worth": worth}
         about |= {"tenth": budget_s == budgets_s[0], "goal": budget_s == goal_s}
         for name in STRATEGIES if everything else STRATEGIES[:1]:
-            strategy = strategy_named(name)
+            strategy = BY_NAME[name]
             found = [_one(machine, strategy, budget_s, seed) for seed in range(seeds)]
             regrets, spent = [run.regret for run in found], [run.spent_s for run in found]
             covers = [run.covers for run in found if run.covers is not None]
@@ -380,7 +380,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--budget", type=int, default=30, metavar="S")
     parser.add_argument(
-        "--strategies", nargs="+", default=["race", "random", *RIVALS], choices=[*STRATEGIES, "grid", *RIVALS]
+        "--strategies", nargs="+", default=["race", "random", *RIVALS], choices=[*STRATEGIES, *RIVALS]
     )
     parser.add_argument("--olive", default=sys.executable, metavar="PYTHON", help="Python with olive-ai")
     parser.add_argument("--record", type=Path, metavar="FILE.jsonl")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import streamlit as st
 
@@ -128,10 +128,10 @@ def follow(job_id: str, page: str, **query: str) -> None:
 
     Args:
         job_id: of a trial, a comparison or another job.
-        page: folder of the view that shows it.
+        page: name of the page that shows it.
         query: of the page's address.
     """
-    st.session_state[OWN] = {"id": job_id, "page": f"views/{page}/page.py", "query": query}
+    st.session_state[OWN] = {"id": job_id, "page": page, "query": query}
 
 
 def own_job() -> tuple[Status, str, dict[str, str]] | None:
@@ -144,7 +144,7 @@ def own_job() -> tuple[Status, str, dict[str, str]] | None:
 def is_busy(page: str = "") -> bool:
     """Whether the job that this session started last waits or runs; with `page`: on that page."""
     followed = own_job()
-    return followed is not None and is_active(followed[0]) and followed[1].startswith(f"views/{page}")
+    return followed is not None and is_active(followed[0]) and page in ("", followed[1])
 
 
 def status(trial_id: str) -> Status | None:
@@ -152,6 +152,6 @@ def status(trial_id: str) -> Status | None:
     return state.scheduler().status(trial_id)
 
 
-def is_active(current: Status | None) -> bool:
+def is_active(current: Status | None) -> TypeGuard[Status]:
     """Whether a trial or job waits or runs."""
     return current is not None and current.state in ("WAITING", "RUNNING")

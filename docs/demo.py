@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from core import cli
-from core.cli import watch
+from core.api import session as sessions
 from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.store import PRUNED, RAW_FIELDS, STORE_NAME, Store, library
@@ -129,7 +129,7 @@ def _played(home: Path, *command: str) -> None:
     """Run a command in this process, and keep what was told of its job, to be played back."""
     os.environ["ORTUNE_HOME"] = str(home)
     _Told.told.clear()
-    watch.Scheduler = _Told  # type: ignore[misc]
+    sessions.Scheduler = _Told  # type: ignore[misc]
     if (code := cli.run(command)) not in (0, 3):
         sys.exit(f"{command[0]} ended with {code}.")
     rows: list[dict[str, Any]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core import wire
 from core.worker.make.transform import quantization
@@ -106,6 +106,13 @@ def quantize(
     """Run a step with its usual options and `changes` to them; return the file it wrote in `folder`."""
     folder.mkdir(exist_ok=True)
     draft = folder / "variant.onnx"
-    plans = feed_plans(source) if feeds is None else feeds
-    options = {**OPTIONS[step], **changes}
-    return draft, quantization.apply(step, source, draft, options, plans, calibration, silent)
+    plan: wire.TransformPlan = {
+        "path": str(source),
+        "output": str(draft),
+        "step": cast(wire.StepKind, step),
+        "options": {**OPTIONS[step], **changes},
+        "reference": str(source),
+        "feeds": feed_plans(source) if feeds is None else feeds,
+        "calibration": calibration,
+    }
+    return draft, quantization.apply(plan, draft, silent)

@@ -166,7 +166,6 @@ class Run:
     seed: int = 0
     objective: Mapping[str, float] = field(default_factory=lambda: {"latency_p50": 1.0})
     hints: Sequence[Choice] = ()
-    confirmed: dict[Choice, Any] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     said: SearchOutcome = "UNDECIDED"
     winner: Choice | None = None
@@ -185,6 +184,7 @@ class Run:
         )
         assert self.known.default == self.default
         self.tried = self.known.tried
+        self.confirmed: dict[Choice, Any] = self.known.confirmed  # type: ignore[assignment]
 
     @property
     def spent_s(self) -> float:
@@ -332,17 +332,15 @@ class Run:
                 "contrast": found[index].to_dict() if index in found else None,
                 "choice": choice,
             }
-        again = not self.confirmed or self.known.undecided in step.choices
+        first = not self.confirmed
         self.confirmed |= said
-        self.known.confirmation_runs += step.choices
         default: Any = {"limits": [], "error": ""}
         in_order: Any = [said[choice] for choice in step.choices]
         told, winner = outcome(in_order, default, {}, margin=MARGIN)
-        if again or OUTCOME_ORDER.index(told) <= OUTCOME_ORDER.index(self.said):
+        if first or OUTCOME_ORDER.index(told) <= OUTCOME_ORDER.index(self.said):
             self.said = told
             self.winner = None if winner is None else dict(winner)["choice"]
         self.known.settled = self.said in ("FOUND", "REJECTED")
-        self.known.undecided = self.winner if self.said == "UNDECIDED" else None
 
 
 class _Comparison:

@@ -149,6 +149,8 @@ def trial_result(
         read=read,
         document=lambda trial: {**trial.to_dict(), **(sizes or {})},
         content=lambda trial: trial_sheet(store, trial),
+        store=store,
+        refs=[trial_id],
     )
 
 
@@ -354,6 +356,8 @@ def comparison_result(
         document=lambda comparison: {**documents.comparison(store, comparison), **(sizes or {})},
         content=lambda comparison: comparison_sheet(store, comparison),
         rows=lambda comparison: comparisons.configurations(comparison, store.trials_of(comparison.id)),
+        store=store,
+        refs=[comparison_id],
     )
 
 

@@ -5,14 +5,15 @@ A result reads the store at each access, so it is current even while its job run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from core import FORMAT_VERSION
-from core.show.html import html
+from core.show.html import fragment
 from core.show.sheets import Sheet
 from core.show.table import Table, file_value
+from core.store import Store
 from core.wire.errors import SpecError
 from core.wire.plain_data import plain
 
@@ -32,6 +33,8 @@ class Result(Generic[R]):
     document: Callable[[R], Mapping[str, Any]]
     content: Callable[[R], Sheet]
     rows: Callable[[R], Table] | None = None  # main table; None: the first of the sheet
+    store: Store | None = None  # that holds it and what its plots need; None: it is not stored
+    refs: Sequence[str] = ()  # references of `report`; empty: it has no report
 
     @property
     def record(self) -> R:
@@ -76,13 +79,13 @@ class Result(Generic[R]):
         return pd.DataFrame(rows, columns=[one.key or one.name for _, one in kept])
 
     def plot(self) -> Any:
-        """Return a Plotly figure of this result.
+        """Return the first plot of this result's report, a Plotly figure.
 
         Raises:
-            SpecError: this kind of result has no plot, or Plotly is not installed.
+            SpecError: this result has no plot, or Plotly is not installed.
         """
         if _plotter is None:
-            raise SpecError("Plots need Plotly and the package `ortune`.", hint="Use `import ortune`.")
+            raise SpecError("Plots need the package `ortune`.", hint="Use `import ortune`.")
         return _plotter(self)
 
     def __repr__(self) -> str:
@@ -91,7 +94,7 @@ class Result(Generic[R]):
         return f"<{name}: {self.sheet().headline}>"
 
     def _repr_html_(self) -> str:
-        return html(self.sheet())
+        return fragment(self.sheet())
 
 
 _plotter: Callable[[Result[Any]], Any] | None = None

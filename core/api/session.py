@@ -21,6 +21,7 @@ from core.run.job import FINISHED as FINISHED
 from core.run.job import WAITING_IDLE as WAITING_IDLE
 from core.run.job import Job as Job
 from core.run.job import Status as Status
+from core.run.job_log import clean_up as clean_up
 from core.run.scheduler import Scheduler as Scheduler
 from core.spec import TrialSpec
 from core.store import Store

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from core.api.references import keeps_model, read_text
-from core.spec import CRITERIA
+from core.spec import CRITERIA, WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
@@ -25,6 +25,8 @@ from core.wire.files import expand_home
 Given = Mapping[str, Any]
 
 EFFORT = "protocol.effort"  # name of the effort setting
+OPERATORS = "custom_op_libraries"  # name of the setting of custom operator libraries
+INPUTS = ("batch_size", "dims", "feeds", "image_mean", "image_std", "seed")  # settings of what a model reads
 
 _SECTION = dict.fromkeys(("attribute", "session", *ENTRIES), "session")
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
@@ -46,6 +48,21 @@ def given_of(settings: Mapping[str, Any]) -> dict[str, Any]:
                 hint="Use the names of the settings table.",
             )
     return given
+
+
+def inputs_of(settings: Mapping[str, Any]) -> tuple[WorkloadSpec, tuple[str, ...]]:
+    """Return the workload of settings of inputs, and the custom operator libraries.
+
+    Raises:
+        SpecError: a value is invalid, or a setting does not concern inputs.
+    """
+    given = given_of(settings)
+    libraries = tuple(_listed(given.pop(OPERATORS, ())))
+    if others := sorted(set(given) - set(INPUTS)):
+        raise SpecError(
+            f"`{others[0]}` does not concern the inputs.", hint=f"Use {', '.join((*INPUTS, OPERATORS))}."
+        )
+    return spec_from_dict(spec_data({}, "model", given)).workload, libraries
 
 
 def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dict[str, Any]:

@@ -213,7 +213,8 @@ class Sweep:
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
         store, ranking = self.session.store, self.ranking()
-        return documents.sweep(store, self.name, self.axes, self.points, self.known, ranking) | self.sizes
+        found = documents.sweep(store, self.name, self.axes, self.points, self.known, ranking)
+        return {**found, **self.sizes}
 
 
 def sweep_result(found: Sweep) -> Result[Sweep]:
@@ -225,4 +226,6 @@ def sweep_result(found: Sweep) -> Result[Sweep]:
         document=Sweep.document,
         content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
         rows=Sweep.table,
+        store=found.session.store,
+        refs=[found.name],
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from core.api.references import config_from
-from core.api.settings import spec_data
+from core.api import judging
+from core.api.judging import DELTA, Accuracies, summary
+from core.api.results import Result
+from core.api.session import Session
 from core.cli.options import Again, Given, with_settings
 from core.cli.output import (
     EXIT_FAILED,
@@ -23,17 +26,10 @@ from core.cli.output import (
     print_lines,
 )
 from core.cli.sheets import print_sheet
-from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
-from core.process.job_worker import Run, run_job
-from core.run import job_types
-from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
-from core.show import documents
+from core.cli.watch import Progress, started
 from core.show.sheets import accuracies
-from core.spec import TrialSpec, spec_from_dict
 from core.spec.text_values import numbers, share, whole_number
-from core.store import Accuracy, Store
-from core.wire.errors import Cancelled, ErrorRecord, SpecError, TunerError, record_from_error
+from core.wire.errors import ErrorRecord, TunerError
 
 
 @with_settings
@@ -148,8 +144,7 @@ def accuracy(
     Exit codes: 0 done, and not worse · 1 a worker failed, or a model is worse by more than --delta · 2 bad
     input · 3 undecided: more samples are needed · 130 Ctrl-C.
     """
-    store = Store()
-    asked = {
+    dataset: dict[str, Any] = {
         "path": data,
         "kind": kind,
         "split": split,
@@ -171,113 +166,34 @@ def accuracy(
         "mean": None if mean is None else numbers("--mean", mean),
         "std": None if std is None else numbers("--std", std),
     }
+    chosen = {name: value for name, value in images.items() if value is not None}
+    dataset |= {"preprocessing": chosen} if chosen else {}
     loss = DELTA if delta is None else share("--delta", delta)
-    named: list[str | None] = [*models] if models else [None]
-    named += [against] if against else []
-    specs = _specs(store, named, config, given, (asked, images))
-    _check_before(store, specs)
-    found, errors = _measured(store, specs, Progress(sys.stderr, quiet=quiet), again=again)
-    reference = found[-1] if against else None
-    judged = found[:-1] if against else found
-    compared = [compare(reference, one, loss) for one in judged if reference is not None and one is not None]
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        run = partial(judging.accuracy, models, dataset, config, against=against, delta=loss, again=again)
+        result = _finished(session, partial(run, session=session, **given))
+    found = result.record
     if json_:
-        print_json(documents.accuracies([one for one in found if one is not None], compared, errors))
-    elif any(found):
-        for one in {one.id: one for one in found if one is not None}.values():
+        print_json(result.to_dict())
+    elif found.measured:
+        for one in {one.id: one for one in found.measured}.values():
             print_sheet(accuracies.accuracy_sheet(one, summary(one)))
             print_lines([""])
-        for pair in compared:
+        for pair in found.compared:
             print_sheet(accuracies.compared(pair))
-    for error in errors:
+    for error in found.errors:
         print_error(error["message"], error["hint"])
-    raise typer.Exit(_exit_code(compared, errors, positive=positive is not None))
+    raise typer.Exit(_exit_code(found.compared, found.errors, positive=positive is not None))
 
 
-def _specs(
-    store: Store,
-    models: Sequence[str | None],
-    config: str | None,
-    given: Given,
-    data: tuple[Mapping[str, Any], Mapping[str, Any]],
-) -> list[TrialSpec]:
-    """Return one spec per model, all on the data of the configuration, changed by the options."""
-    expert = bool(given.get("expert"))
-    base = config_from(config, store, other_model=models[0] is not None, expert=expert)
-    dataset, images = ({k: v for k, v in part.items() if v is not None} for part in data)
-    before = base.get("dataset", {})
-    dataset = {**before, **dataset}
-    if images or "preprocessing" in before:
-        dataset["preprocessing"] = {**before.get("preprocessing", {}), **images}
-    if "path" not in dataset:
-        raise SpecError(
-            "No labelled data are given.",
-            hint="Give --data, for example --data sample_models/digits_test.npz.",
-        )
-    return [
-        spec_from_dict(
-            {
-                **spec_data(base, None if one is None else one.removeprefix("variant:"), given),
-                "dataset": dataset,
-            }
-        )
-        for one in models
-    ]
-
-
-def _check_before(store: Store, specs: Sequence[TrialSpec]) -> None:
-    """Refuse before the job waits in the queue if no model can be measured; one failure affects no other.
-
-    Raises:
-        TunerError: why the first model cannot be measured.
-    """
-    errors: list[TunerError] = []
-    for spec in specs:
-        try:
-            check_accuracy_before(store, spec, run=run_job)
-        except TunerError as error:
-            errors.append(error)
-    if len(errors) == len(specs):
-        raise errors[0]
-
-
-def _measured(
-    store: Store, specs: Sequence[TrialSpec], progress: Progress, *, again: bool
-) -> tuple[list[Accuracy | None], list[ErrorRecord]]:
-    """Return the result of each spec (None: it failed) and the errors."""
-
-    def task(run: Run) -> Mapping[str, Any]:
-        return {"found": [_attempt(store, spec, run, again=again) for spec in specs]}
-
+def _finished(session: Session, run: Callable[[], Result[Accuracies]]) -> Result[Accuracies]:
+    """Return the result of `run`, also one in which every model failed."""
     try:
-        with scheduler(store) as service:
-            what = (
-                f"accuracy of {specs[0].model.path}"
-                if len(specs) == 1
-                else f"accuracy of {len(specs)} models"
-            )
-            status = watch(
-                service, service.submit(job_types.task(task, kind="accuracy", what=what)), progress
-            )
-    except Interrupted as interrupted:
-        interrupted.document = documents.accuracies([], [], [])
-        raise
-    if status.result is None:
-        return [None] * len(specs), [status.error] if status.error is not None else []
-    found: list[Mapping[str, Any]] = status.result["found"]
-    return (
-        [store.accuracy(one["id"]) if "id" in one else None for one in found],
-        [one["error"] for one in found if "error" in one],
-    )
-
-
-def _attempt(store: Store, spec: TrialSpec, run: Run, *, again: bool) -> dict[str, Any]:
-    """Measure one model; its failure does not affect the others."""
-    try:
-        return {"id": measure_accuracy(store, spec, run=run, reuse=not again).id}
-    except Cancelled:
-        raise
-    except TunerError as error:
-        return {"error": record_from_error(error)}
+        return run()
+    except TunerError:
+        if session.last is None or not session.last.record.errors:
+            raise
+        return session.last
 
 
 def _exit_code(

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from core.api.session import clean_up
 from core.cli.output import Json, print_json, print_lines
-from core.run.job_log import clean_up
 from core.show.words import counted
 from core.store import STORE_NAME, CheckResult, Store, home, lost_by_restore
 from core.store import restore as restored

@@ -127,7 +127,7 @@ def compare(
     one_format(format_, json_=json_)
     if import_ is not None:
         refuse_beside_import([models, candidate, baseline, continue_, fail_if_slower], given)
-        show_imported(Store(), import_, wanted="summary", json_=json_)
+        show_imported(import_, wanted="summary", json_=json_)
         return
     limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
     patience_s = wait_quiet_s(wait_quiet)

@@ -7,17 +7,12 @@ from typing import Annotated
 
 import typer
 
-from core import wire
+from core.api import explaining
+from core.api.explaining import NODE_GROUPS
 from core.cli.output import Json, Quiet, Wide, exit_code, print_error, print_json
 from core.cli.sheets import print_sheet
-from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
-from core.run import job_types
-from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
-from core.show import documents
-from core.show.sheets.differences import explained as sheet
-from core.store import Store
-from core.wire.errors import ErrorRecord, SpecError
+from core.cli.watch import Progress, started
+from core.wire.errors import SpecError, TunerError
 
 
 def explain(
@@ -29,7 +24,7 @@ def explain(
         ),
     ],
     *,
-    top: Annotated[int, typer.Option(help="Number of rows of the table of nodes.", min=1)] = 15,
+    top: Annotated[int, typer.Option(help="Number of rows of the table of nodes.", min=1)] = NODE_GROUPS,
     again: Annotated[
         bool, typer.Option("--again", help="Profile both again, even if an explanation is stored.")
     ] = False,
@@ -43,33 +38,22 @@ def explain(
     Runtime's fusions. The parts, including an unexplained one, add up to the difference that the comparison
     measured. If the comparison is undecided, the output says how to measure longer.
     """
-    store = Store()
     if len(trials) > 2:
         raise SpecError(
             f"`explain` compares two trials, but got {len(trials)}.", hint="Give one trial, or two."
         )
-    of = pair(store, *trials) if len(trials) == 2 else with_its_baseline(store, trials[0])
-    found = None if again else explained(store, of)
-    error = None
-    if found is None:
-        error = _explain(store, of, quiet=quiet)
-        found = explained(store, of) if error is None else None
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        try:
+            result = explaining.explain(*reversed(trials), again=again, session=session)
+        except TunerError:
+            if session.last is None:
+                raise
+            result = session.last
+    found = result.record
     if json_:
-        print_json(documents.explanation(store, of, found, error))
-    elif found is not None:
-        print_sheet(sheet(of, found, top=top, comparison=documents.longer_comparison(store, of, found)))
-    if error is not None:
-        print_error(error["message"], error["hint"])
-    raise typer.Exit(exit_code(error))
-
-
-def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
-    """Run the job and return its error; None: it succeeded."""
-    try:
-        with scheduler(store) as service:
-            plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
-            job = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
-            return watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)).error
-    except Interrupted as interrupted:
-        interrupted.document = documents.explanation(store, of, None)
-        raise
+        print_json(result.to_dict())
+    elif found.error is None:
+        print_sheet(explaining.explanation_sheet(session.store, found, top=top))
+    if found.error is not None:
+        print_error(found.error["message"], found.error["hint"])
+    raise typer.Exit(exit_code(found.error))

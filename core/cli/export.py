@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from core.cli.models import source_kind
+from core.api import exporting
+from core.api.models import source_kind
 from core.cli.output import Json, check_output_path, print_json
 from core.cli.sheets import print_parts
-from core.store import Store
+from core.cli.watch import Progress, started
+from core.show.export import formats_table, records
 from core.wire.catalog import TORCHVISION_CLASSIFIERS
-from core.wire.errors import SpecError, unwritable
-from core.wire.files import written_whole
-
-if TYPE_CHECKING:
-    from core.run.export_source import ExportSource
-    from core.show.export import ExportFormat
+from core.wire.errors import SpecError
 
 
 def export(
@@ -59,41 +56,26 @@ def export(
     Each file lists the settings that it cannot express. A format that includes the model needs --output;
     without it, ORTune prints the part with the settings.
     """
-    from core.run.export_source import export_source_of  # late: other commands need no formats
-    from core.show.export import caution, format_named, formats_table, records
-
     if list_:
         if json_:
             print_json({"formats": records()})
         else:
             print_parts([formats_table()])
         return
-    chosen = None if format_ == "bundle" else format_named(format_)
-    _check_export(trial, format_, all_=all_)
-    store = Store()
-    one = store.trial(trial)
-    if chosen is None:
-        from core.cli.bundle import export_bundle
-
-        export_bundle(store, one, output, accept_breach, json_=json_)
-        return
-    known = replace(export_source_of(store, one), whole=all_)
-    text = chosen.text(known, accept_breach)
-    if doubt := caution(one):
-        typer.echo(doubt, err=True)
+    _check_trial(trial)
     if output is not None:
-        _write(chosen, known, accept_breach, output)
-        typer.echo(f"Wrote {output}.", err=True)
-    elif chosen.pack is not None:
-        typer.echo(f"Nothing is written: {chosen.label} includes the model. Add -o FILE.", err=True)
+        check_output_path(output)
+    with started(Progress(sys.stderr, quiet=False)) as session:
+        result = exporting.export(
+            trial, format_, output, accept_breach=accept_breach, whole=all_, session=session
+        )
     if json_:
-        written = str(output) if output is not None else None
-        print_json({"trial": one.id, "format": format_, "output": written, "text": text})
+        print_json(result.to_dict())
     elif output is None:
-        typer.echo(text, nl=False)
+        typer.echo(result.record.text, nl=False)
 
 
-def _check_export(trial: str, format_: str, *, all_: bool) -> None:
+def _check_trial(trial: str) -> None:
     if trial in TORCHVISION_CLASSIFIERS or source_kind(trial) != "torchvision":
         raise SpecError(
             f"`export` writes a result as a file, but `{trial[:80]}` is a model to convert.",
@@ -101,15 +83,3 @@ def _check_export(trial: str, format_: str, *, all_: bool) -> None:
         )
     if not trial:
         raise SpecError("`export` needs a trial.", hint="Give an ID from `history`, or --list.")
-    if all_ and format_ != "yaml":
-        raise SpecError("`--all` applies to YAML only.", hint="Remove it, or use `--format yaml`.")
-
-
-def _write(chosen: ExportFormat, known: ExportSource, accept_breach: str, output: Path) -> None:
-    """Write to a temporary file, then replace the target; on failure the previous file stays."""
-    check_output_path(output)
-    try:
-        with written_whole(output) as part, part.open("wb") as file:
-            chosen.save(known, file, accept_breach)
-    except OSError as error:
-        raise unwritable(output, error) from None

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from core.cli.filtering import Filter
+from core.api.history import LISTED, Filter, model_filter
+from core.api.history import history as listed
+from core.api.session import Session, clean_up
 from core.cli.output import Format, Json, Wide, one_format, print_json, print_lines
 from core.cli.sheets import print_parts
-from core.evidence.measurement import Trial
-from core.run.job_log import clean_up
-from core.show import documents
 from core.show.sheets import Line, comparisons
 from core.show.table import csv_text, md_text
 from core.show.words import counted
-from core.store import PruneResult, Store, Tags
-from core.store.library import resolve_model
+from core.store import PruneResult, Store
 from core.store.tags import split
 from core.wire.errors import SpecError
 from core.wire.units import size
-
-LISTED = 20  # default number of trials of `history`
 
 _AGES_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -121,7 +115,7 @@ def history(
     """List trials, newest first, or delete the raw measurements of old ones."""
     one_format(format_, json_=json_)
     before, keep_bytes = _prune_limits(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
-    wanted = Filter(
+    conditions: dict[str, Any] = dict(
         grade=grade,
         state=state,
         changed=changed or [],
@@ -131,42 +125,38 @@ def history(
         labels=split(label or []),
         search=search,
     )
+    wanted = Filter(**conditions)
     if prune and wanted.asked:
         raise SpecError(
             "`--prune` applies to all trials of a model, and takes no other filter.",
             hint="Remove all filters but --model.",
         )
-    store = Store()
-    clean_up(store)  # marks trials of commands that were killed
-    of = _model_filter(store, model)
     if prune:
+        store = Store()
+        clean_up(store)  # marks trials of commands that were killed
+        of = model_filter(store, model)
         done = store.prune(before=before, keep_bytes=keep_bytes, dry_run=dry_run, **of)
         if json_:
             print_json({"dry_run": dry_run, **asdict(done)})
         else:
             print_lines(_pruned_lines(done, dry_run=dry_run))
         return
-    trials = wanted.trials(store, limit=limit or LISTED, **of)
-    marks = store.marks([one.id for one in trials])
+    with Session() as session:
+        result = listed(model=model, limit=limit or LISTED, session=session, **conditions)
+    trials = result.record.trials
     if json_:
-        print_json(documents.history(store, trials, marks))
+        print_json(result.to_dict())
     elif format_ == "csv":
-        print_lines([csv_text(comparisons.history(trials, marks))])
+        print_lines([csv_text(result.table())])
     elif format_ == "md":
-        print_lines([md_text(comparisons.history(trials, marks))])
+        print_lines([md_text(result.table())])
     elif not trials and wanted.asked:
         print_lines(["No trial matches."])
+    elif not trials:
+        nothing = Line("No trials yet. Measure one: ortune tune digits_cnn")
+        print_parts([nothing, *comparisons.rescued(session.store.rescued())])
     else:
-        _print_history(trials, marks, store.rescued())
-
-
-def _print_history(trials: Sequence[Trial], marks: Mapping[str, Tags], rescued: Sequence[Path]) -> None:
-    listed = (
-        comparisons.history(trials, marks)
-        if trials
-        else Line("No trials yet. Measure one: ortune tune digits_cnn")
-    )
-    print_parts([listed, *comparisons.rescued(rescued)])
+        print_parts(result.sheet().parts)
 
 
 def _prune_limits(
@@ -240,11 +230,3 @@ def _pruned_lines(done: PruneResult, *, dry_run: bool) -> list[str]:
         f"Raw measurements left: {left}; the store is {smaller} smaller and now takes "
         f"{size(done.file_bytes)}.",
     ]
-
-
-def _model_filter(store: Store, model: str | None) -> dict[str, str | None]:
-    """Return the filter of `--model`: a listed name, else the model's content hash."""
-    if model is None or model in store.model_names():
-        return {"model_name": model, "model_sha256": None}
-    record = store.model(model) or resolve_model(store, model)
-    return {"model_name": None, "model_sha256": record.content_sha256}

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from core.api.importing import import_result, imported_sheet
+from core.api.session import Session
 from core.cli.options import Given
 from core.cli.output import print_json
 from core.cli.sheets import print_sheet
-from core.process.job_worker import run_job
-from core.run.importing import import_evidence
-from core.show import documents
-from core.show.sheets import imported as sheets
-from core.store import Store
 from core.wire.errors import SpecError
-from core.wire.profile import profile_from_dict
 
 
 def refuse_beside_import(others: Sequence[object], given: Given) -> None:
@@ -31,13 +27,10 @@ def refuse_beside_import(others: Sequence[object], given: Given) -> None:
         )
 
 
-def show_imported(
-    store: Store, file: Path, *, wanted: Literal["profile", "summary"], top: int = 20, json_: bool = False
-) -> None:
+def show_imported(file: Path, *, wanted: Literal["profile", "summary"], top: int = 20, json_: bool) -> None:
     """Read `file`, store its content, and print it.
 
     Args:
-        store: saves it.
         file: to import.
         wanted: kind of content that the command shows.
         top: rows of the tables of a profile.
@@ -46,12 +39,9 @@ def show_imported(
     Raises:
         SpecError: the file cannot be read, or holds the other kind of content.
     """
-    one = import_evidence(store, file, run_job, wanted=wanted)
-    data = store.shelf.data(one.id)
+    session = Session()
+    result = import_result(file, wanted, session=session)
     if json_:
-        print_json(documents.imported(store, one))
-    elif one.kind == "profile":
-        profile = profile_from_dict(data)
-        print_sheet(sheets.profiled(one.label, profile, top=top, format_=one.format, at=one.created_at))
+        print_json(result.to_dict())
     else:
-        print_sheet(sheets.summary(one.label, data, at=one.created_at))
+        print_sheet(imported_sheet(session.store, result.record, top=top))

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from core import wire
+from core.api import machine as machines
+from core.api.results import Result
 from core.cli.output import EXIT_UNDECIDED, Json, Quiet, print_json
 from core.cli.sheets import print_sheet
-from core.cli.watch import Progress, job_result, scheduler, watch
+from core.cli.watch import Progress, started
 from core.evidence.noise_check import evaluate
 from core.evidence.verdict import Grade
-from core.process.job_worker import run_job
-from core.run import job_types
-from core.show import documents
-from core.show.sheets import models_and_machines
-from core.show.sheets import peaks as peak_sheets
-from core.store import Store
 from core.wire.errors import SpecError
 
 
@@ -48,37 +43,16 @@ def machine(
     """
     if self_test and peaks:
         raise SpecError("`--self-test` and `--peaks` contradict each other.", hint="Run one after the other.")
-    if peaks:
-        _peaks(json_=json_, quiet=quiet)
-        return
-    if self_test:
-        _self_test(json_=json_, quiet=quiet)
-        return
-    environment = run_job(wire.ENVIRONMENT, {})
-    if json_:
-        print_json(environment)
+    result: Result[Any]
+    if self_test or peaks:
+        with started(Progress(sys.stderr, quiet=quiet)) as session:
+            measure = machines.self_test if self_test else machines.peaks
+            result = measure(session=session)
     else:
-        print_sheet(models_and_machines.machine(environment))
-
-
-def _peaks(*, json_: bool, quiet: bool) -> None:
-    with scheduler(Store()) as service:
-        status = watch(service, service.submit(job_types.peaks()), Progress(sys.stderr, quiet=quiet))
-    result = job_result(status, json_=json_)
+        result = machines.machine()
     if json_:
-        print_json(documents.peaks(result))
+        print_json(result.to_dict())
     else:
-        print_sheet(peak_sheets.peaks(result))
-
-
-def _self_test(*, json_: bool, quiet: bool) -> None:
-    with scheduler(Store()) as service:
-        status = watch(service, service.submit(job_types.self_test()), Progress(sys.stderr, quiet=quiet))
-    result = job_result(status, json_=json_)
-    said = evaluate(result)
-    if json_:
-        print_json(documents.noise_check(result))
-    else:
-        print_sheet(models_and_machines.noise_check_sheet(said))
-    if said.grade == Grade.F:
+        print_sheet(result.sheet())
+    if self_test and evaluate(result.record).grade == Grade.F:
         raise typer.Exit(EXIT_UNDECIDED)

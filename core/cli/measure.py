@@ -41,7 +41,6 @@ from core.evidence.verdict import is_rejected
 from core.show.sheets import Line, Sheet
 from core.show.table import csv_text, md_text
 from core.spec.presets import PRESETS
-from core.store import Store
 from core.wire.errors import SpecError, unwritable
 from core.wire.files import written_whole
 
@@ -134,7 +133,7 @@ def profile(
     """Show where an inference spends its time."""
     if import_ is not None:
         refuse_beside_import([model, config, preset, trace], given)
-        show_imported(Store(), import_, wanted="profile", top=top, json_=json_)
+        show_imported(import_, wanted="profile", top=top, json_=json_)
         return
     if trace is not None:
         check_output_path(trace)

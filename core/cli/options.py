@@ -7,15 +7,14 @@ validated by the spec, with the messages of a YAML file. Pure.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from core.api.settings import EFFORT, spec_data
+from core.api.settings import EFFORT, INPUTS, OPERATORS
 from core.cli.help_groups import ADVANCED
-from core.spec import WorkloadSpec, spec_from_dict
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.spec.text_values import seconds
 from core.wire.engines import REFS
@@ -52,7 +51,6 @@ _FEED_HELP = (
 )
 _GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # groups in the help
 MAX_INLINE_CHOICES = 40  # most characters of choices next to an option name
-_OPERATORS = "custom_op_libraries"
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
@@ -81,7 +79,7 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
 
 def with_input_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the options of inputs (except `--dim`) and operators."""
-    names = ("batch_size", "feeds", "image_mean", "image_std", "seed", _OPERATORS)
+    names = {*INPUTS, OPERATORS} - {"dims"}
     return _with_options(
         command, [_parameter(setting) for setting in settings_with_option() if setting.name in names]
     )
@@ -89,23 +87,7 @@ def with_input_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def with_operators(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the option for custom operator libraries."""
-    return _with_options(command, [_parameter(trial_setting(_OPERATORS))])
-
-
-def operators_of(given: Given) -> tuple[str, ...]:
-    """Return the given custom operator libraries, as written."""
-    return tuple(given.get(_OPERATORS, ()))
-
-
-def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
-    """Return the workload of the options of `with_input_options`.
-
-    Raises:
-        SpecError: the text of an option is invalid.
-    """
-    data = spec_data({}, "model", {name: text for name, text in given.items() if name != _OPERATORS})
-    workload = {**data.get("workload", {}), "dims": dict(dims)}
-    return spec_from_dict({"model": data["model"], "workload": workload}).workload
+    return _with_options(command, [_parameter(trial_setting(OPERATORS))])
 
 
 def _with_options(command: Callable[..., None], added: Sequence[inspect.Parameter]) -> Callable[..., None]:

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from core.api.session import clean_up
 from core.cli.output import Json, check_output_path, print_json, write_text
-from core.run.job_log import clean_up
 from core.show import documents
 from core.show.report import Price, Report
 from core.show.report.compose import compose

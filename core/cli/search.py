@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from core.api.references import config_from
-from core.api.requests import with_sizes
-from core.api.session import Session
-from core.api.settings import spec_data
+from core.api import searching
+from core.api.results import Result
+from core.api.searching import Prepared, space_facts
+from core.api.session import clean_up
 from core.cli import COMMANDS
 from core.cli.help_groups import Group
 from core.cli.options import (
@@ -39,32 +40,22 @@ from core.cli.output import (
 )
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
-from core.process.job_worker import run_job
-from core.run import search as searching
-from core.run.job_log import clean_up
-from core.run.search import Prepared
-from core.run.search.answer import space_facts
+from core.cli.watch import Progress, finished, started
 from core.show import documents
 from core.show.export import export_yaml
-from core.show.format import duration
 from core.show.sheets import searches
 from core.show.table import csv_text, md_text
-from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.question import (
-    DEFAULT_BUDGET_S,
     OBJECTIVE_NAMES,
     PRESETS,
     STRATEGIES,
-    parse_limits,
-    parse_objective,
     parse_settings,
-    question_from_dict,
 )
+from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
 from core.store import Store, StudyRecord
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 
@@ -80,7 +71,7 @@ Vary = Annotated[
 
 
 @with_settings
-def search(  # noqa: PLR0915 - one option after the other
+def search(
     model: Annotated[
         str | None,
         typer.Argument(
@@ -202,83 +193,36 @@ def search(  # noqa: PLR0915 - one option after the other
     if output is not None:
         check_output_path(output)
     patience_s = wait_quiet_s(wait_quiet)
-    store = Store()
-    progress = Progress(sys.stderr, quiet=quiet)
-    asked = _question_from_options(objective, limit or [], ask)
     budget = given.pop("budget_s", None)
     budget_s = None if budget is None else seconds("--budget", budget)
     if resume is not None:
         _only_resuming(model, config, vary, fix, without, data, given)
-    study, told = "", dict[str, Any]()
-    try:
-        with scheduler(store) as service:
-            machine = service.environment()
-            if resume is not None:
-                asked |= {"extend": True} if extend else {}
-                prepared = searching.continue_search(
-                    store, resume, run_job, machine, budget_s=budget_s, question=asked or None
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        if resume is not None:
+            run: Callable[..., Result[Any]] = partial(searching.resume, resume)
+        else:
+            fixed = {name: values[0] for name, values in parse_settings(fix or [], "--fix").items()}
+            varied = parse_settings(vary or [], "--vary")
+            run = partial(searching.search, model, config, vary=varied, fix=fixed, without=without or [])
+            run = partial(run, variants=variants, data=data, strategy=strategy, give_way=give_way)
+            run = partial(run, warm_start=not cold, **given)
+        run = partial(run, objective=objective, limits=limit or [], preset=ask, extend=extend)
+        run = partial(run, budget_s=budget_s, wait_quiet_s=patience_s, dry_run=dry_run, session=session)
+        try:
+            result = finished(session, run)
+        except Interrupted as interrupted:
+            if session.last is not None:
+                interrupted.hint = (
+                    "The configurations that it evaluated are kept. "
+                    f"Continue with `search --resume {session.last.id}`."
                 )
-            else:
-                fixed = {name: values[0] for name, values in parse_settings(fix or [], "--fix").items()}
-                how = {"strategy": _strategy(strategy), "give_way": give_way, "warm_start": not cold}
-                how |= {"variants": variants, "extend": extend}
-                how |= {"vary": parse_settings(vary or [], "--vary")}
-                how |= {"fix": list(fixed), "without": without or []}
-                spec = with_changes(_start(store, model, config, given, data), fixed)
-                [spec], told = with_sizes([spec], Session(store, on_note=progress.line))
-                how |= {"budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S}
-                limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
-                question = question_from_dict({"limits": limits, **asked, **how})
-                prepared = searching.prepare(spec, question, store, run_job, machine)
-            _announce(prepared, store, progress)
-            if dry_run:
-                _report_space(prepared, told, json_=json_)
-                return
-            study = service.submit(searching.job(prepared, wait_quiet_s=patience_s))
-            status = watch(service, study, progress)
-    except Interrupted as interrupted:
-        if study:
-            interrupted.document = documents.search(store.study(study)) | told
-            interrupted.hint = (
-                f"The configurations that it evaluated are kept. Continue with `search --resume {study}`."
-            )
-        raise
-    record = store.study(study)
-    if status.error is not None:
-        if json_:
-            print_json(documents.search(replace(record, answer=record.answer or status.result)) | told)
-        print_error(status.error["message"], status.error["hint"])
-        raise typer.Exit(exit_code(status.error))
-    _report(store, record, output, told, json_=json_)
-
-
-def _question_from_options(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
-    """Return objective and constraints from the options."""
-    found: dict[str, Any] = {}
-    if ask is not None:
-        ask = ask.replace("rows", "samples")  # name before 1.0
-        if ask not in PRESETS:
-            raise SpecError(
-                f"There is no preset `{ask[:60]}` of objective and limits.{nearest(ask, PRESETS)}",
-                hint=f"Choose among {', '.join(f'`{name}`' for name in PRESETS)}.",
-            )
-        found |= PRESETS[ask][1]
-    if objective is not None:
-        found["objective"] = parse_objective(objective)
-    if limits:
-        read = parse_limits(limits)
-        read["limits"] = [one.model_dump(mode="json", exclude_none=True) for one in read["limits"]]
-        found |= read
-    return found
-
-
-def _strategy(name: str) -> str:
-    if name not in STRATEGIES:
-        raise SpecError(
-            f"There is no strategy `{name[:40]}`.{nearest(name, STRATEGIES)}",
-            hint=f"Choose among {', '.join(STRATEGIES)}.",
-        )
-    return name
+            raise
+    if not dry_run:
+        _report(session.store, result, output, json_=json_)
+    elif json_:
+        print_json(result.to_dict())
+    else:
+        _print_space(result.record)
 
 
 def _only_resuming(*given: Any) -> None:
@@ -289,37 +233,13 @@ def _only_resuming(*given: Any) -> None:
         )
 
 
-def _start(
-    store: Store, model: str | None, config: str | None, given: Given, data_path: str | None
-) -> TrialSpec:
-    expert = bool(given.get("expert"))
-    data = config_from(config, store, other_model=model is not None, expert=expert)
-    found = spec_data(data, model, given)
-    if data_path is not None:
-        found["dataset"] = {**found.get("dataset", {}), "path": data_path}
-    return spec_from_dict(found)
-
-
-def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
-    question, space = prepared.question, prepared.space
-    within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
-    progress.line(f"{question.words}{within}: {searches.space_words(space_facts(space))}")
-    progress.line(f"time budget {duration(question.budget_s)}; {searching.prediction(prepared, store)}")
-
-
-def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> None:
+def _print_space(prepared: Prepared) -> None:
     space = prepared.space
-    if json_:
-        print_json(documents.search_space(prepared) | told)
-        return
     print_lines(
         [
             searches.space_words({**space_facts(space), "left_out": {}}),
             "",
-            *(
-                f"  {axis.name}: {', '.join(searches.value_words(one) for one in axis.values)}"
-                for axis in space.axes
-            ),
+            *(f"  {axis.name}: {', '.join(value_words(one) for one in axis.values)}" for axis in space.axes),
             "",
             "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),
@@ -328,9 +248,13 @@ def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> N
     )
 
 
-def _report(
-    store: Store, record: StudyRecord, output: Path | None, told: dict[str, Any], *, json_: bool
-) -> None:
+def _report(store: Store, result: Result[StudyRecord], output: Path | None, *, json_: bool) -> None:
+    record = result.record
+    if record.error is not None:
+        if json_:
+            print_json(result.to_dict())
+        print_error(record.error["message"], record.error["hint"])
+        raise typer.Exit(exit_code(record.error))
     answer: Any = record.answer
     winner = answer["winner"] if answer["outcome"] == "FOUND" else None
     if output is not None:
@@ -340,9 +264,9 @@ def _report(
             trial = store.trial(winner["trial"])
             write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
     if json_:
-        print_json({**documents.search(record), **told})
+        print_json(result.to_dict())
     else:
-        print_sheet(searches.search_sheet(record))
+        print_sheet(result.sheet())
     raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))
 
 

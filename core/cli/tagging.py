@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from core.api.session import clean_up
 from core.cli.output import Json, print_json, print_lines
-from core.run.job_log import clean_up
 from core.show.sheets import comparisons
 from core.store import Change, Deletion, Store
 from core.store.tags import split

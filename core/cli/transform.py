@@ -6,7 +6,6 @@ Flags and options of the steps come from the table in `core.spec.steps`, so a ne
 from __future__ import annotations
 
 import inspect
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -15,23 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
+from core.api import variants
 from core.cli.help_groups import Grouped
-from core.cli.options import Given, ModelHere, operators_of, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, with_input_options
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json
 from core.cli.sheets import print_sheet
-from core.cli.watch import Progress, job_result, scheduler, watch
-from core.process.job_worker import Run, refuse_worker
-from core.run.job_types import task
-from core.run.variants import check_request, make_chain, variant_of
-from core.show import documents
-from core.show.sheets.variants import transform_sheet
-from core.spec.datasets import DatasetSpec, dataset_from_dict
+from core.cli.watch import Progress, started
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.spec.text_values import share
-from core.store import ModelRecord, Store
-from core.store.library import check_name, resolve_model
-from core.wire.errors import ModelError, SpecError, WorkerError, unwritable
-from core.wire.files import expand_home, written_whole
+from core.wire.errors import SpecError
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -140,63 +131,26 @@ def transform(
     if output is not None:
         check_output_path(output)
     dims = sizes(dim or [])
+    given["dims"] = dims
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
-    data = _calibration(calibration, steps, part)
-    workload, libraries = workload_of(given, dims), operators_of(given)
     if output is not None:
         output.is_dir()  # refuses an invalid path before creating anything
-    store = Store()
-    request: dict[str, Any] = {
-        "dims": dims,
-        "calibration": data,
-        "name": name,
-        "workload": workload,
-        "libraries": libraries,
-    }
-    _check_before(store, model, steps, **request)
-    with scheduler(store) as service:
-
-        def make(run: Run) -> dict[str, Any]:
-            record = resolve_model(store, model, run=run)
-            made = make_chain(store, record, steps, run=run, **request)
-            return made.to_dict()
-
-        job = task(make, kind="transform", what=f"transform {Path(model).stem}")
-        status = watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet))
-    made = job_result(status, json_=json_)
-    records = [record for one in made["records"] if (record := store.model(one)) is not None]
-    written = None if output is None else copy_out(records[-1], output)
-    if json_:
-        print_json(
-            documents.transformed(records, reused=made["reused"], written=written, notes=made["notes"])
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        result = variants.transform(
+            model,
+            steps,
+            calibration=calibration,
+            calibration_share=part,
+            name=name,
+            output=output,
+            session=session,
+            **given,
         )
+    if json_:
+        print_json(result.to_dict())
     else:
-        print_sheet(transform_sheet(records, made["reused"], written, made["notes"]))
-
-
-def _check_before(store: Store, model: str, steps: Sequence[Step], **request: Any) -> None:
-    """Refuse steps that are known to be impossible before the job waits in the queue."""
-    if request["name"]:
-        check_name(request["name"])
-    if (record := inspected_model(store, model)) is not None:
-        check_request(store, record, steps, **request)
-
-
-def inspected_model(store: Store, ref: str) -> ModelRecord | None:
-    """Return an inspected model before its job waits in the queue; None: it exists, but inspection failed.
-
-    Raises:
-        ModelError: the model does not exist.
-    """
-    try:
-        return resolve_model(store, ref, run=refuse_worker)
-    except WorkerError:
-        pass  # not inspected yet
-    try:
-        return resolve_model(store, ref)
-    except (ModelError, WorkerError):  # the job will report the error and store nothing
-        return None
+        print_sheet(result.sheet())
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
@@ -255,54 +209,3 @@ def _option(text: str) -> tuple[str, str, Any]:
     known = step_type(kind.replace("-", "_"))
     plain = name.replace("-", "_")
     return known.kind, plain, known.option(plain).parse(value)
-
-
-def _calibration(path: str | None, steps: Sequence[Step], part: float | None) -> DatasetSpec | None:
-    if path is None:
-        if part is not None:
-            raise SpecError("`--calibration-share` is given, but no data.", hint="Add `--calibration FILE`.")
-        return None
-    if not any(one.type.needs_calibration for one in steps):
-        flags = " or ".join(one.flag for one in STEPS if one.needs_calibration)
-        raise SpecError(
-            "`--calibration` is given, but no step calibrates.",
-            hint=f"Add {flags}, or remove the option.",
-        )
-    here = expand_home(path)
-    try:
-        there = here.exists()
-    except (OSError, ValueError):  # not a valid path
-        there = False
-    chosen = {} if part is None else {"part": "calibration", "calibration_share": part}
-    return dataset_from_dict({"path": str(here.absolute()) if there else path, **chosen})
-
-
-def copy_out(record: ModelRecord, output: Path) -> list[str]:
-    """Copy a variant with all its files, and return the written files, the model first.
-
-    Args:
-        record: the variant.
-        output: a file, or an existing folder.
-
-    Raises:
-        SpecError: it cannot be written, or its suffix does not match the format of the variant.
-    """
-    source = Path(record.path)
-    target = output / source.name if output.is_dir() else output
-    if target.suffix.lower() != source.suffix.lower():
-        raise SpecError(
-            f"`{target.name}` must end in `{source.suffix}`, which tells ONNX Runtime the format.",
-            hint=f"Name it `{target.stem}{source.suffix}`.",
-        )
-    beside = [one["location"] for one in record.info["external_data"]]
-    beside += (variant_of(record) or {}).get("files", [])
-    pairs = [(source, target)]
-    pairs += [(source.parent / one, target.parent / one) for one in dict.fromkeys(beside)]
-    try:
-        for old, new in pairs:
-            new.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(new) as part:
-                shutil.copyfile(old, part)
-    except OSError as error:
-        raise unwritable(target, error) from None
-    return [str(new) for _, new in pairs]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from core.api import exporting
+from core.api.results import Result
 from core.cli.options import WaitQuiet, wait_quiet_s
 from core.cli.output import (
     EXIT_FAILED,
@@ -24,16 +25,10 @@ from core.cli.output import (
     print_lines,
 )
 from core.cli.sheets import print_sheet
-from core.cli.signals import Interrupted
-from core.cli.watch import Progress, scheduler, watch
+from core.cli.watch import Progress, started
 from core.evidence.verification import MARGIN
-from core.run.baseline import read
-from core.run.bundle.opening import check
-from core.run.verify import Request, verification
-from core.show.sheets.verifications import as_junit, as_markdown, verification_sheet
-from core.spec.effort import EFFORTS
+from core.show.sheets.verifications import as_junit, as_markdown
 from core.spec.text_values import seconds, share
-from core.store import Store
 from core.wire.errors import SpecError, TunerError, record_from_error
 
 EXITS: Mapping[str, int] = {
@@ -132,22 +127,30 @@ def verify(
     """
     kind = _kind(format_, json_=json_)
     try:
-        request = _request(
-            file, margin=margin, effort=effort, budget=budget, against=against, fail_if_slower=fail_if_slower
-        )
-        request = replace(
-            request,
-            measure=_measures(no_measure, record, against),
-            record=record,
-            expert=expert,
-            wait_quiet_s=wait_quiet_s(wait_quiet),
-        )
-        document = _run_verification(request, quiet=quiet, as_json=kind == "json")
+        allowed = share("--margin", margin)
+        limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
+        if record is not None:
+            check_output_path(record)
+        with started(Progress(sys.stderr, quiet=quiet)) as session:
+            result = exporting.verify(
+                file,
+                measure=not no_measure,
+                margin=allowed,
+                effort=effort,
+                budget_s=None if budget is None else seconds("--budget", budget),
+                record=record,
+                against=against,
+                fail_if_slower=limit,
+                expert=expert,
+                wait_quiet_s=wait_quiet_s(wait_quiet),
+                session=session,
+            )
     except TunerError as error:
         if format_ == "json" and not json_:  # `--json` needs no note
             print_json({"trial": None, "state": "FAIL", "error": record_from_error(error)})
         raise
-    _print(document, kind)
+    _print(result, kind)
+    document = result.record
     if document["error"] is not None:
         print_error(document["error"]["message"], document["error"]["hint"])
         raise typer.Exit(exit_code(document["error"]))
@@ -160,67 +163,13 @@ def _kind(format_: str, *, json_: bool) -> str:
     return "json" if json_ else format_
 
 
-def _request(
-    file: Path,
-    *,
-    margin: str,
-    effort: str | None,
-    budget: str | None,
-    against: Path | None,
-    fail_if_slower: str | None,
-) -> Request:
-    allowed = share("--margin", margin)
-    limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
-    if limit is not None and against is None:
-        raise SpecError("`--fail-if-slower` needs a baseline.", hint="Add --against BASELINE.json.")
-    if effort is not None and effort not in EFFORTS:
-        raise SpecError(f"There is no effort `{effort}`.", hint=f"Use {', '.join(EFFORTS)}.")
-    return Request(
-        path=file,
-        margin=allowed,
-        effort=effort,
-        budget_s=None if budget is None else seconds("--budget", budget),
-        baseline=None if against is None else read(against),
-        fail_if_slower=limit,
-    )
-
-
-def _measures(no_measure: bool, record: Path | None, against: Path | None) -> bool:
-    if no_measure and (record is not None or against is not None):
-        flag = "--record" if record is not None else "--against"
-        raise SpecError(f"`--no-measure` and `{flag}` contradict each other.", hint="Leave one of them out.")
-    if record is not None:
-        check_output_path(record)
-    return not no_measure
-
-
-def _run_verification(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
-    """Return the result; refuse an unreadable file before the job waits in the queue."""
-    check(request.path, expert=request.expert)
-    store = Store()
-    with scheduler(store) as service:
-        job = service.submit(verification(request))
-        try:
-            status = watch(service, job, Progress(sys.stderr, quiet=quiet))
-        except Interrupted:
-            service.cancel(job)
-            raise
-    if status.result is not None:
-        return status.result
-    error = status.error or {"type": "WorkerError", "message": "The verification gave no result.", "hint": ""}
-    if as_json:
-        print_json({"state": status.state, "error": error})
-    print_error(error["message"], error["hint"])
-    raise typer.Exit(exit_code(error))
-
-
-def _print(document: dict[str, Any], kind: str) -> None:
+def _print(result: Result[Mapping[str, Any]], kind: str) -> None:
     match kind:
         case "json":
-            print_json(document)
+            print_json(result.to_dict())
         case "junit":
-            print_lines([as_junit(document)])
+            print_lines([as_junit(result.record)])
         case "md":
-            print_lines([as_markdown(document)])
+            print_lines([as_markdown(result.record)])
         case _:
-            print_sheet(verification_sheet(document))
+            print_sheet(result.sheet())

@@ -12,20 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO, TypeVar
 
-import typer
-
 from core.api.results import Result
-from core.api.session import FINISHED, WAITING_IDLE, Scheduler, Session, Status, user_on_host
-from core.cli.output import exit_code, print_error, print_json
+from core.api.session import WAITING_IDLE, Session, Status, user_on_host
 from core.cli.signals import Interrupted
 from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
 from core.show import interim
-from core.store import Store
 from core.wire.errors import TunerError
 from core.wire.units import visible
 
-POLL_S = 0.1
 R = TypeVar("R")
 
 SPARSE_S = 3.0  # between two log lines
@@ -58,21 +53,6 @@ def finished(session: Session, call: Callable[[], Result[R]]) -> Result[R]:
         if session.last is None or session.last.record.state not in ("FAIL", "CANCELLED"):
             raise
         return session.last
-
-
-@contextlib.contextmanager
-def scheduler(store: Store, *, wait_quiet_s: float = 0.0) -> Iterator[Scheduler]:
-    """Provide a scheduler for one command; at its end, all of its processes are gone.
-
-    Args:
-        store: saves the results.
-        wait_quiet_s: longest time that each comparison waits for an idle machine.
-    """
-    service = Scheduler(store, owner=f"command line of {user_on_host()}", wait_quiet_s=wait_quiet_s)
-    try:
-        yield service
-    finally:
-        service.close()
 
 
 class Progress:
@@ -126,31 +106,6 @@ class Progress:
         with contextlib.suppress(OSError, ValueError):  # a closed stderr must not end the measurement
             self._stream.write(text)
             self._stream.flush()
-
-
-def watch(service: Scheduler, job: str, progress: Progress) -> Status:
-    """Wait for `job` and return how it ended, showing its progress; a signal cancels nothing by itself."""
-    try:
-        while True:
-            status = service.status(job)
-            assert status is not None, job
-            if status.state in FINISHED:
-                return status
-            progress.show(status)
-            time.sleep(POLL_S)
-    finally:
-        progress.clear()
-
-
-def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
-    """Return the result of a job; without one, report its error and end the command."""
-    if status.error is None and status.result is not None:
-        return status.result
-    error = status.error or {"type": "WorkerError", "message": "The job gave no result.", "hint": ""}
-    if json_:
-        print_json({"state": status.state, "error": error})
-    print_error(error["message"], error["hint"])
-    raise typer.Exit(exit_code(error))
 
 
 def describe(status: Status) -> str:

@@ -22,8 +22,8 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol, cast
+from dataclasses import dataclass
+from typing import Protocol
 
 from core.evidence.result_types import Busy, Interference, Presence
 from core.evidence.speedup_interval import Contrast
@@ -277,30 +277,7 @@ def _steal_share(blocks: Sequence[Counters]) -> float | None:
 # --- the run ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Disturbances of a run. Shares are of its blocks unless noted; None: not readable on this system."""
-
-    blocks: int
-    flagged_share: float  # with any flag
-    disturbed_share: float  # with a cause, see `CAUSES`
-    shares: dict[str, float]  # flag -> share; flags that never occurred are absent
-    run_flags: list[str]  # flags of the whole run
-    foreign_cpus: float | None  # CPUs used by other processes, mean
-    neighbour_cpus: float | None  # the same in the blocks flagged `foreign_load`
-    steal_share: float | None  # of the requested CPU time
-    pressure_share: float | None  # of the time
-    throttled_periods: int | None
-    throttled_s: float | None
-    canary_spread: float | None  # robust standard deviation over the median
-    foreign_gpu_processes: int
-
-    def to_dict(self) -> Interference:
-        """Plain JSON data."""
-        return cast(Interference, asdict(self))
-
-
-def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Summary:
+def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Interference:
     """Summarize a run from the counters of its blocks and their flags (`flag_blocks`)."""
     count = max(1, len(blocks))
     shares = {name: hits / count for name in FLAGS if (hits := sum(name in one for one in flags))}
@@ -315,7 +292,7 @@ def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Sum
         "slow_core": (canary_spread or 0.0) > RUN_CANARY_SPREAD,
         "gpu_shared": foreign_gpu > 0,
     }
-    return Summary(
+    return Interference(
         blocks=len(blocks),
         flagged_share=sum(map(bool, flags)) / count,
         disturbed_share=sum(not CAUSES.isdisjoint(one) for one in flags) / count,
@@ -404,7 +381,7 @@ SIMILAR_FACTOR, SIMILAR_SHARE = 1.1, 0.25  # similar: within 10 %; required shar
 
 
 def busy(
-    summary: Summary, other_processes: Programs | None, state: UnusualSpeed | None = None
+    interference: Interference, other_processes: Programs | None, state: UnusualSpeed | None = None
 ) -> Busy | None:
     """Return the note to display with all numbers of a run under background load; None on an idle machine.
 
@@ -412,25 +389,25 @@ def busy(
     Times, throughput and CPU time are no better than on an idle machine.
 
     Args:
-        summary: summary of all blocks.
+        interference: of all blocks.
         other_processes: other processes that ran meanwhile; None: not known.
         state: unusual state of the machine; None: usual, or not known.
     """
-    reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
-    if (summary.steal_share or 0.0) > BUSY_STEAL:
+    reasons = [name for name in FLAGS if name in CAUSES and interference["shares"].get(name, 0.0) > RUN_SHARE]
+    if (interference["steal_share"] or 0.0) > BUSY_STEAL:
         reasons.append("steal")
     if not reasons and state is None:
         return None
     loaded = "foreign_load" in reasons
-    cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
-    stolen, throttled = summary.steal_share or 0.0, summary.shares.get("throttled", 0.0)
+    cores = (interference["neighbour_cpus"] or 0.0) if loaded else 0.0
+    stolen, throttled = interference["steal_share"] or 0.0, interference["shares"].get("throttled", 0.0)
     said = {
         "foreign_load": other_processes.words(cores)
         if other_processes
         else f"other processes used {cores:.1f} cores",
         "steal": f"the hypervisor gave {_percent(stolen)} of the CPU time to other guests",
         "throttled": f"the container's CPU quota throttled it during {_percent(throttled)} of the blocks",
-        "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) used the GPU",
+        "gpu_shared": f"other programs ({interference['foreign_gpu_processes']}) used the GPU",
     }
     words = ["under background load: " + "; ".join(said[name] for name in reasons)] if reasons else []
     words += [state.words] if state is not None else []
@@ -438,7 +415,7 @@ def busy(
         "words": "; ".join(words),
         "cores": cores,
         "programs": other_processes.to_dict()["programs"] if other_processes and loaded else [],
-        "steal_share": summary.steal_share,
+        "steal_share": interference["steal_share"],
         "reasons": [*reasons, *([OTHER_STATE] if state is not None else [])],
     }
 
@@ -496,7 +473,7 @@ def _bias(aa: Contrast | None) -> float:
 def grade(
     aa: Contrast | None,
     half_widths: Sequence[float | None],
-    summary: Summary,
+    interference: Interference,
     *,
     rejected: bool,
     frozen: bool,
@@ -510,7 +487,7 @@ def grade(
     Args:
         aa: the ORT default compared with its A/A control; None: there was no A/A test.
         half_widths: half-widths of the verdicts; empty: only the A/A test was measured.
-        summary: summary of the blocks of the comparison.
+        interference: of the blocks of the comparison.
         rejected: no verdict is valid, see `invalid_reason`.
         frozen: parked workers were stopped while another one measured.
     """
@@ -519,10 +496,11 @@ def grade(
     letter = Grade.of(max(known) if len(known) == len(asked) else None, frozen=frozen)
     if rejected:
         return GradeReport(grade=Grade.F, reason=_aa_text(aa), remedy=_IDLE_REMEDY)
+    disturbances = _disturbances(interference, aa, frozen=frozen)
     return GradeReport(
         grade=letter,
-        reason=f"{_interval_text(half_widths)}{_aa_text(aa)} {_disturbances(summary, aa, frozen=frozen)}",
-        remedy="" if letter == Grade.A else _remedy(summary, frozen=frozen),
+        reason=f"{_interval_text(half_widths)}{_aa_text(aa)} {disturbances}",
+        remedy="" if letter == Grade.A else _remedy(interference, frozen=frozen),
     )
 
 
@@ -546,9 +524,9 @@ def _aa_text(aa: Contrast | None) -> str:
     )
 
 
-def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str:
+def _disturbances(interference: Interference, aa: Contrast | None, *, frozen: bool) -> str:
     """Return a sentence on the disturbances, consistent with the result of the A/A control."""
-    marks = [_flag_text(name, summary) for name in summary.run_flags]
+    marks = [_flag_text(name, interference) for name in interference["run_flags"]]
     marks += [] if frozen else ["idle worker processes could not be paused"]
     if not marks:
         return "No disturbance was found."
@@ -557,8 +535,8 @@ def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str
     return f"{told[:1].upper()}{told[1:]}{'; the A/A result is unaffected' if passed else ''}."
 
 
-def _flag_text(name: str, summary: Summary) -> str:
-    share, what = summary.shares.get(name), FLAGS[name]
+def _flag_text(name: str, interference: Interference) -> str:
+    share, what = interference["shares"].get(name), FLAGS[name]
     if not share:
         return what
     blocks = f"{_percent(share)} of the blocks"
@@ -581,9 +559,9 @@ _REMEDIES = {
 }
 
 
-def _remedy(summary: Summary, *, frozen: bool) -> str:
+def _remedy(interference: Interference, *, frozen: bool) -> str:
     """Return the remedy for the first flag that has one."""
-    known = next((_REMEDIES[name] for name in summary.run_flags if name in _REMEDIES), None)
+    known = next((_REMEDIES[name] for name in interference["run_flags"] if name in _REMEDIES), None)
     return known or ("Measure longer for a narrower interval." if frozen else _PAUSE_REMEDY)
 
 

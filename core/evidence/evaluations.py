@@ -39,17 +39,17 @@ MOST_SPREAD_DF = 6.0  # cap: the spread seen by a search counts as at most seven
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """An observation: the result of one comparison for one configuration."""
+    """The result of one comparison for one configuration. It selects candidates and is never reported."""
 
     stage: Stage
     race: str
     trial: str
-    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # by metric
-    values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, samples/s
-    error: str = ""  # reason why there is no result
-    breach: str = ""  # reason why the outputs exceed their tolerance
-    launches: int = 1  # launches behind the speed-up by medians
-    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: not known
+    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # metric -> ln(speed-up), standard error
+    values: Mapping[str, float] = field(default_factory=dict)  # metric -> seconds, bytes, samples/s
+    error: str = ""  # why there is no result
+    breach: str = ""  # why the output check failed
+    launches: int = 1  # fresh processes behind the speed-up by medians
+    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: unknown
     splits: float = 1.0  # divisor of the 5 % of its interval, from the interim analyses of its comparison
     level: float | None = None  # ln(seconds per sample) of the default in the same comparison
 
@@ -68,7 +68,7 @@ class ReportedSpeedup:
 class Evaluation:
     """One configuration and all its observations."""
 
-    changes: Mapping[str, Any]  # settings that differ from the start
+    changes: Mapping[str, Any]  # settings that differ from the start; in `--json` from ORT's default
     key: str  # of its request
     looks: tuple[Observation, ...] = ()
     twin: bool = False  # an A/A control: the same configuration under another name
@@ -82,6 +82,10 @@ class Evaluation:
         """Return the log speed-up pooled over all observations; None: no observation has the metric."""
         found = [one.gains[metric] for one in self.looks if metric in one.gains]
         return pooled(found) if found else None
+
+    def speedup(self, objective: Mapping[str, float]) -> LogSpeedup | None:
+        """Return the log speed-up of an objective from all observations; None: a metric is missing."""
+        return weighted({name: self.gain(name) for name in objective}, objective)
 
     def value(self, metric: str) -> float | None:
         """Return the newest value of a metric."""
@@ -137,7 +141,7 @@ def reported_speedup(
     careful = [look for look in one.looks if look.gains and look.stage == "confirm"]
     careful = careful or [look for look in one.looks if look.gains and look.launches >= SPREAD_LAUNCHES]
     looks = tuple(careful[-1:]) or one.looks
-    gain = weighted({name: replace(one, looks=looks).gain(name) for name in objective}, objective)
+    gain = replace(one, looks=looks).speedup(objective)
     if gain is None:
         return None
     reach = None

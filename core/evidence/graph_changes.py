@@ -14,17 +14,17 @@ Kind = Literal["fused", "inserted", "replaced", "removed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A group of nodes with the same kind of change."""
+class GraphChange:
+    """Nodes that ONNX Runtime changed in the same way."""
 
-    kind: Kind
-    op_type: str  # in the optimized graph, without domain; empty for removed nodes, which may be of any type
-    of: str  # replaced nodes: operator in the model, with domain; else empty
-    by: str  # replaced nodes: operator in the optimized graph, with domain; else empty
+    kind: Kind  # unknown: no node of the model is known
+    op_type: str  # of the optimized graph, without its domain; empty: removed nodes, which may be of any type
+    of: str  # of replaced nodes: the model's operator, with its domain; else empty
+    by: str  # of replaced nodes: the operator of the optimized graph, with its domain; else empty
     count: int
 
 
-def changes(model: Side, optimized: Side) -> list[Change]:
+def changes(model: Side, optimized: Side) -> list[GraphChange]:
     """Return the changes made by ONNX Runtime, the most frequent first.
 
     Args:
@@ -43,7 +43,7 @@ def changes(model: Side, optimized: Side) -> list[Change]:
     if left := len(own.keys() - done):
         found["removed", "", "", ""] = left
     return [
-        Change(kind=kind, op_type=op_type, of=of, by=by, count=count)
+        GraphChange(kind=kind, op_type=op_type, of=of, by=by, count=count)
         for (kind, op_type, of, by), count in found.most_common()
     ]
 

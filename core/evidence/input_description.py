@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from core import wire
-from core.evidence.result_types import FedInput
+from core.evidence.result_types import InputDescription
 from core.wire.feeding import INTEGERS, STRING, channel_axis, random_range
 from core.wire.units import clipped
 
 _MOST = 40  # characters of a fixed value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputDescription:
-    """Description of one input."""
-
-    name: str
-    dtype: str
-    shapes: list[list[int]]  # all shapes used; -1: a size that a file determines
-    values: str  # source of the values, for display
-
-    def to_dict(self) -> FedInput:
-        """Plain JSON data."""
-        return cast(FedInput, asdict(self))
-
-
-def input_from_dict(data: Mapping[str, Any]) -> InputDescription:
-    """Build an input description from the data that `to_dict` wrote."""
-    return InputDescription(
-        name=data["name"], dtype=data["dtype"], shapes=list(data["shapes"]), values=data["values"]
-    )
 
 
 def describe_inputs(
@@ -70,8 +47,10 @@ def describe_inputs(
 
 def input_text(one: InputDescription) -> str:
     """Return "ids int64 [1, 128]: random, 0 to 30521"."""
-    shapes = " and ".join(f"[{', '.join('?' if size < 0 else str(size) for size in s)}]" for s in one.shapes)
-    return f"{clipped(one.name)} {one.dtype} {shapes}: {one.values}"
+    shapes = " and ".join(
+        f"[{', '.join('?' if size < 0 else str(size) for size in s)}]" for s in one["shapes"]
+    )
+    return f"{clipped(one['name'])} {one['dtype']} {shapes}: {one['values']}"
 
 
 def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, cast
 
-from core.evidence.result_types import Latency, TrialResult
+from core.evidence.result_types import Latency, Provenance, TrialNumbers, TrialResult
 from core.evidence.speedup_interval import trimmed_estimate
 from core.evidence.statistics import (
     MIN_BLOCKS,
@@ -33,6 +33,8 @@ TrialKind = Literal["measure", "profile", "reference", "screen"]
 TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on disk
 
 DRIFT_WARNING = 0.05  # first to last third of the runs; above, the result depends on the time of the stop
+# keys of a result that `--json` always prints, null where there is no value
+RESULT_FIELDS = (*TrialNumbers.__annotations__, *Provenance.__annotations__)
 WIDE_INTERVAL = 0.10  # a p50 interval wider than ±10 % cannot rank settings that differ by less
 
 
@@ -119,47 +121,6 @@ def model_text(result: Mapping[str, Any] | None) -> str:
         made = f": {facts['steps']}" if facts["steps"] else ""
         parts.append(f"variant of `{facts['variant_of']}`{made}")
     return ", ".join(parts)
-
-
-RESULT_FIELDS = (
-    "role",
-    "contrasts",
-    "grade",
-    "grade_reason",
-    "remedy",
-    "busy",
-    "generations",
-    "requested_providers",
-    "effective_providers",
-    "fallback",
-    "placement",
-    "batch_size",
-    "runs",
-    "latencies_s",
-    "blocks",
-    "warmup_latencies_s",
-    "steady",
-    "session_creation_s",
-    "first_run_s",
-    "new_shapes",
-    "latency",
-    "throughput_per_s",
-    "cpu_s_per_inference",
-    "idle_cpu_s",
-    "idle_wall_s",
-    "energy_j_per_inference",
-    "energy_note",
-    "load_peak_rss_bytes",
-    "peak_rss_bytes",
-    "gpu_memory_bytes",
-    "affinity",
-    "output_error",
-    "guard",
-    "interference",
-    "environment",
-    "seed",
-    "tool_version",
-)
 
 
 def latency_summary(

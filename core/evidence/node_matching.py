@@ -56,7 +56,7 @@ class Group:
     kind: Kind
     baseline: tuple[GroupNode, ...]
     candidate: tuple[GroupNode, ...]
-    model: tuple[str, ...]  # names; in a subgraph with the names of the enclosing nodes
+    model: tuple[str, ...]  # node names; in a subgraph with the names of the enclosing nodes
     baseline_by_pass: tuple[float, ...]
     candidate_by_pass: tuple[float, ...]
 

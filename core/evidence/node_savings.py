@@ -50,11 +50,11 @@ class Unit:
 class Savings:
     """All quantized operators of a variant."""
 
-    units: tuple[Unit, ...]  # largest error first
-    whole: float  # error of the whole variant, as measured
+    units: tuple[Unit, ...]  # quantized operators, largest error first
+    whole: float  # relative L2 error of the whole variant's outputs, as measured
     timed: bool
     elsewhere_s: float  # saved by all other nodes; negative: conversions cost that much
-    float_s: float | None  # a typical run without the profiler; None: not timed
+    float_s: float | None  # a typical run of the float model, without the profiler; None: not timed
     quantized_s: float | None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from core.evidence.continuation import parts
@@ -46,10 +46,6 @@ class NoiseCheckResult:
     sigma_between: float | None  # the same of two fresh processes
     busy: str  # text on the background load; empty: none
     needs: tuple[Need, ...]  # one per effort; empty: the self-test was too short
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return asdict(self)
 
 
 def evaluate(self_test: Mapping[str, Any]) -> NoiseCheckResult:

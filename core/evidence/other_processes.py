@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from core.evidence.background_load import TICK_S, Z_ONE_SIDED
 from core.evidence.result_types import Presence
+from core.wire.limits import CpuTime
 
 SERVER = "ORTune itself"  # this process (server or command line) without its workers
 KERNEL = "the kernel"  # all kernel threads
@@ -35,16 +36,6 @@ class Process:
     group: int
     cpu_s: float
     reaped_s: float  # CPU time of its ended descendants
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTime:
-    """Seconds since the machine started, summed over some CPUs."""
-
-    cpus: int
-    busy_s: float
-    steal_s: float
-    idle_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,13 +44,13 @@ class EndToEnd:
 
     baseline_s: float  # its p50
     candidate_s: float  # compared: the baseline's p50 divided by the ratio; else its own p50
-    candidate_p50_s: float  # as stored
+    candidate_p50_s: float  # its own p50, as stored
     low_s: float | None  # 95 % interval of the difference; None: not known
     high_s: float | None
     verdict: Verdict
     words: str  # text of the verdict with its numbers
     raced: bool  # measured in the same rounds of one comparison
-    per_row: bool  # the batch sizes differ
+    per_row: bool  # times are per sample, because the batch sizes differ
 
     @property
     def difference_s(self) -> float:

@@ -18,7 +18,6 @@ from core import __version__, wire
 from core.evidence import result_types
 from core.evidence.background_load import (
     GradeReport,
-    Summary,
     biased,
     busy,
     flag_blocks,
@@ -35,6 +34,7 @@ from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
 from core.evidence.result_types import (
     ComparisonResult,
     ContrastRecord,
+    Interference,
     LaunchRecord,
     Provenance,
     Rank,
@@ -141,7 +141,7 @@ class Evidence:
             "remedy": self.grade.remedy,
             "busy": self.busy,
             "self_tests": [] if self.aa is None else [self._self_test()],
-            "interference": self.interference.to_dict(),
+            "interference": self.interference,
             "breaches": {
                 configuration.trial: one.why
                 for configuration, one in zip(self.configurations, self._verdicts, strict=True)
@@ -361,7 +361,7 @@ class Evidence:
         return busy(self.interference, self.record.other_processes, state)
 
     @cached_property
-    def interference(self) -> Summary:
+    def interference(self) -> Interference:
         """Disturbances of all blocks."""
         return summarize([block.counters for block in self.record.blocks], self._flags)
 
@@ -503,7 +503,7 @@ class Evidence:
             "busy": self.busy,
             "generations": len({block.generation for block in blocks}),
             "blocks": [_block(block, flags) for block, flags in found],
-            "interference": summarize(counters, [flags for _, flags in found]).to_dict(),
+            "interference": summarize(counters, [flags for _, flags in found]),
             "notes": [
                 *_notes(ran, latency),
                 *configuration.notes,
@@ -512,9 +512,7 @@ class Evidence:
                 *latency_warnings(latencies, latency),
             ],
             "seed": configuration.feeds["seed"],
-            "fed": [
-                one.to_dict() for one in describe_inputs([configuration.feeds], None, ran.load["inputs"])
-            ],
+            "fed": [*describe_inputs([configuration.feeds], None, ran.load["inputs"])],
             **self._provenance(),
         }
 

@@ -1,4 +1,4 @@
-"""Types of the stored and printed results of trials, comparisons, searches and verifications.
+"""Types of the stored and printed results of trials, comparisons and searches.
 
 The store and `--json` use these keys. `core.show.schema` generates the JSON Schema; the comment behind a key
 becomes its description. Keys are never renamed. Results of earlier versions lack some keys, so readers use
@@ -197,7 +197,7 @@ class ProviderPart(TypedDict):
     time_s: float  # time in a typical run
 
 
-class FedInput(TypedDict):
+class InputDescription(TypedDict):
     """Description of one input."""
 
     name: str
@@ -224,11 +224,9 @@ class Provenance(TypedDict, total=False):
     tool_version: str
 
 
-class TrialResult(Provenance, total=False):
-    """Measurements of one configuration. A profile has `profile` and related keys instead of latencies."""
+class TrialNumbers(TypedDict, total=False):
+    """The keys of a result that, as those of `Provenance`, `--json` always prints, null without a value."""
 
-    model: ModelFacts | None
-    comparison: str
     role: Role
     contrasts: list[ContrastRecord]  # this trial versus the baseline, then versus the ORT default
     grade: Grade  # grade of its comparison
@@ -239,12 +237,8 @@ class TrialResult(Provenance, total=False):
     requested_providers: list[str]
     effective_providers: list[str]  # execution providers that ONNX Runtime loaded
     fallback: bool  # nodes ran on another execution provider than requested
-    fallback_reason: str
     placement: dict[str, ProviderPart] | None  # execution provider -> its part of a run
-    casts: dict[str, Any] | None  # float16/float32 conversions in the optimized graph
     batch_size: int  # batch size used
-    inputs: list[wire.TensorInfo]
-    outputs: list[wire.TensorInfo]
     runs: int  # timed runs
     latencies_s: list[float]  # all timed runs, in order
     blocks: list[Block]
@@ -255,26 +249,37 @@ class TrialResult(Provenance, total=False):
     new_shapes: list[NewShape]
     latency: Latency
     throughput_per_s: float | None  # samples per second: batch size / mean latency
-    timed_wall_s: float
     cpu_s_per_inference: float | None  # user and system time of one inference
-    cpu_s_per_inference_low: float | None
-    cpu_s_per_inference_high: float | None
     idle_cpu_s: float | None  # CPU time used in `idle_wall_s` after a run, while idle
     idle_wall_s: float | None
     energy_j_per_inference: float | None
     energy_note: str
-    baseline_rss_bytes: int  # resident memory after the imports, before the model is loaded
     load_peak_rss_bytes: int  # peak above `baseline_rss_bytes`, up to the end of the first run
-    run_peak_rss_bytes: int | None  # peak above `baseline_rss_bytes` during the timed runs
     peak_rss_bytes: int  # the larger of `load_peak_rss_bytes` and `run_peak_rss_bytes`
     gpu_memory_bytes: int | None
     affinity: list[int]  # CPUs that the process may use
     output_error: wire.OutputError | None
     guard: Guard
     interference: Interference
-    libraries: dict[str, str]
     seed: int  # seed of random inputs
-    fed: list[FedInput]  # its inputs
+
+
+class TrialResult(TrialNumbers, Provenance, total=False):
+    """Measurements of one configuration. A profile has `profile` and related keys instead of latencies."""
+
+    model: ModelFacts | None
+    comparison: str
+    fallback_reason: str
+    casts: dict[str, Any] | None  # float16/float32 conversions in the optimized graph
+    inputs: list[wire.TensorInfo]
+    outputs: list[wire.TensorInfo]
+    timed_wall_s: float
+    cpu_s_per_inference_low: float | None
+    cpu_s_per_inference_high: float | None
+    baseline_rss_bytes: int  # resident memory after the imports, before the model is loaded
+    run_peak_rss_bytes: int | None  # peak above `baseline_rss_bytes` during the timed runs
+    libraries: dict[str, str]
+    fed: list[InputDescription]  # its inputs
     notes: list[str]
     assigned_nodes: dict[str, int]  # profile only: execution provider -> nodes, before late fusions
     profile: dict[str, Any]  # profile only: nodes with their times, and a timeline
@@ -499,64 +504,3 @@ class SearchResult(TypedDict):
     own_s: float  # part of `wall_s` in which the search itself computed and stored
     strategy: str
     notes: list[str]
-
-
-# --- a verification -----------------------------------------------------------------------------------------
-
-
-class CheckedFact(TypedDict):
-    """One fact checked without measuring."""
-
-    name: str
-    state: Literal["OK", "NO", "NOTE", "UNKNOWN"]  # NOTE: it runs, but differs from the record
-    recorded: str
-    here: str
-    why: str
-
-
-class VerificationPart(TypedDict):
-    """One of the three parts of a verification, with its reason."""
-
-    state: str
-    why: str
-
-
-class RatioRecord(TypedDict):
-    """Speed-up in one comparison; above 1 is faster."""
-
-    ratio: float
-    low: float | None  # lower bound of the 95 % interval; null: unknown
-    high: float | None
-    doubt: str  # why its comparison is invalid; empty: it is valid
-
-
-class QuotientRecord(TypedDict):
-    """A quotient of two independent estimates, with its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
-class TransferRecord(TypedDict):
-    """A recorded speed-up compared with the same speed-up on this machine."""
-
-    against: str
-    recorded: RatioRecord
-    here: RatioRecord | None  # null: not measured
-    between: QuotientRecord | None  # `here` / `recorded`
-    state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
-    why: str
-
-
-class ChangeRecord(TypedDict):
-    """A configuration compared with an earlier baseline of the same machine."""
-
-    between: QuotientRecord | None  # speed now / speed of the baseline, per sample
-    raw: QuotientRecord | None  # `between` without the correction for CPU speed
-    cpus: float | None  # CPU speed now / CPU speed of the baseline
-    limit: float  # a larger slow-down than this share fails
-    passed: NotRequired[bool]  # the interval excludes a larger slow-down
-    state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
-    why: str
-    changed: list[str]  # what differs from the baseline: model, ONNX Runtime, settings

@@ -9,15 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from core.evidence.result_types import (
-    ChangeRecord,
-    CheckedFact,
-    TransferRecord,
-    VerificationPart,
-)
 from core.evidence.targets import State as TargetState
 from core.evidence.verdict import ratio_text
 from core.wire.units import ci
@@ -35,9 +29,9 @@ class Speedup:
     """Speed-up in one comparison; above 1 is faster."""
 
     ratio: float
-    low: float | None  # of the 95 % interval; None: not known
+    low: float | None  # lower bound of the 95 % interval; None: unknown
     high: float | None
-    doubt: str = ""  # reason why its comparison is invalid; empty: it is valid
+    doubt: str = ""  # why its comparison is invalid; empty: it is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +47,10 @@ class Quotient:
 class Transfer:
     """A recorded speed-up compared with the same speed-up on this machine."""
 
-    against: str  # text on the reference of both
+    against: str  # the reference of both, as text
     recorded: Speedup
-    here: Speedup | None  # None: it was not measured
-    between: Quotient | None  # here over recorded; None: one of the two has no interval
+    here: Speedup | None  # None: not measured
+    between: Quotient | None  # `here` / `recorded`; None: one of the two has no interval
     state: Speed
     why: str
 
@@ -65,59 +59,47 @@ class Transfer:
         """Whether the speed-up here is significantly smaller than the recorded one."""
         return self.state == "DIFFERS" and self.between is not None and self.between.ratio < 1
 
-    def to_dict(self) -> TransferRecord:
-        """Plain JSON data."""
-        return cast(TransferRecord, asdict(self))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCheck:
     """One fact checked without measuring: its recorded value, its value here, and whether they match."""
 
     name: str
-    state: Fact
+    state: Fact  # NOTE: it runs, but differs from the record
     recorded: str = ""
     here: str = ""
     why: str = ""
 
-    def to_dict(self) -> CheckedFact:
-        """Plain JSON data."""
-        return cast(CheckedFact, asdict(self))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class VerificationPart:
     """One of the three parts of a verification, with its reason."""
 
     state: str
     why: str
 
-    def to_dict(self) -> VerificationPart:
-        """Plain JSON data."""
-        return {"state": self.state, "why": self.why}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SpeedChange:
     """A configuration compared with an earlier baseline of the same machine; above 1 is faster."""
 
-    between: Quotient | None  # speed now over speed then, per sample
-    raw: Quotient | None  # the same without correction for the speed of the CPUs
-    cpus: float | None  # speed of a core now over then; None: not known
-    limit: float  # allowed slowdown as a share
+    between: Quotient | None  # speed now / speed of the baseline, per sample
+    raw: Quotient | None  # `between` without the correction for CPU speed
+    cpus: float | None  # CPU speed now / CPU speed of the baseline; None: unknown
+    limit: float  # a larger slowdown than this share fails
     state: Speed
     why: str
-    changed: Sequence[str] = field(default=())  # differences: model, ONNX Runtime, settings
+    changed: Sequence[str] = ()  # what differs from the baseline: model, ONNX Runtime, settings
+
+    @property
+    def passed(self) -> bool:
+        """Whether the interval excludes a larger slowdown."""
+        return self.state == "HOLDS"
 
     @property
     def is_slower(self) -> bool:
         """Whether it is significantly slower than allowed."""
         return self.state == "DIFFERS"
-
-    def to_dict(self) -> ChangeRecord:
-        """Plain JSON data."""
-        passed = self.state == "HOLDS"
-        return cast(ChangeRecord, {**asdict(self), "passed": passed, "changed": list(self.changed)})
 
 
 # --- two ratios ---------------------------------------------------------------------------------------------
@@ -194,7 +176,7 @@ def change(
     limit: float,
     cpus: float | None,
     changed: Sequence[str] = (),
-) -> Change:
+) -> SpeedChange:
     """Return whether a configuration became slower since `then`, by more than `limit`.
 
     The two were measured at different times, and their intervals do not cover changes of the machine in
@@ -214,7 +196,7 @@ def change(
         same = Quotient(ratio=raw.ratio / cpus, low=raw.low / cpus, high=raw.high / cpus)
         found = Quotient(ratio=raw.ratio, low=min(raw.low, same.low), high=max(raw.high, same.high))
     state, why = _changed(then, now, found, limit)
-    return Change(
+    return SpeedChange(
         between=found, raw=raw, cpus=cpus, limit=limit, state=state, why=why, changed=tuple(changed)
     )
 
@@ -272,22 +254,22 @@ def _positive(value: Any) -> bool:
 # --- the overall result -------------------------------------------------------------------------------------
 
 
-def speed_part(transfers: Iterable[Transfer], *, otherwise: str) -> Part:
+def speed_part(transfers: Iterable[Transfer], *, otherwise: str) -> VerificationPart:
     """Return the third part: the worst of the speed-ups over all references."""
     order: tuple[Speed, ...] = ("DIFFERS", "UNDECIDED", "NOT_MEASURED", "HOLDS")
     found = sorted(transfers, key=lambda one: (not one.is_slower, order.index(one.state)))
     if not found:
-        return Part(state="NOT_MEASURED", why=otherwise)
-    return Part(state=found[0].state, why=f"Against {found[0].against}: {found[0].why}")
+        return VerificationPart(state="NOT_MEASURED", why=otherwise)
+    return VerificationPart(state=found[0].state, why=f"Against {found[0].against}: {found[0].why}")
 
 
 def overall(
     *,
-    runs: Part,
-    same: Part,
+    runs: VerificationPart,
+    same: VerificationPart,
     transfers: Sequence[Transfer],
     targets: Sequence[TargetState],
-    change: Change | None,
+    change: SpeedChange | None,
     asked_speed: bool,
     measure: bool = True,
 ) -> State:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import Any
 
 import psutil
 
-from core.evidence.other_processes import KERNEL, CpuTime, Process, Snapshot
+from core.evidence.other_processes import KERNEL, Process, Snapshot
 from core.wire import limits
-from core.wire.limits import parse_pressure
+from core.wire.limits import TICKS_PER_S, CpuTime, parse_cpu_time, parse_pressure
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: all processes of the machine are visible in it
 _READ_BYTES = 4096
@@ -69,38 +68,16 @@ def _ports(connection: Any) -> tuple[int, int]:
     return connection.laddr.port, connection.raddr.port
 
 
-def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | None:
-    """Sum the time of `cpus` in `/proc/stat`, of all CPUs where none are named.
-
-    Returns:
-        None where a line is missing or too short.
-    """
-    lines = dict(re.findall(r"^cpu(\d*) +([\d ]+)$", stat, re.MULTILINE))
-    names = [""] if cpus is None else [str(cpu) for cpu in cpus]
-    rows = [[int(field) for field in lines.get(name, "").split()[:8]] for name in names]
-    if not rows or any(len(row) < 8 for row in rows):
-        return None
-    user, nice, system, idle, waiting, irq, softirq, steal = (
-        sum(column) / _TICKS_PER_S for column in zip(*rows, strict=True)
-    )
-    return CpuTime(
-        cpus=len(lines) - 1 if cpus is None else len(rows),
-        busy_s=user + nice + system + irq + softirq,
-        steal_s=steal,
-        idle_s=idle + waiting,
-    )
-
-
 def parse_process(line: str) -> Process | None:
     """Read `/proc/PID/stat`, in which a name may hold blanks and brackets; None: another form."""
     start, _, named = line.partition("(")
     name, _, rest = named.rpartition(")")
     fields = rest.split()
     try:
-        user_s, system_s, reaped_user_s, reaped_system_s = (int(one) / _TICKS_PER_S for one in fields[11:15])
+        user_s, system_s, reaped_user_s, reaped_system_s = (int(one) / TICKS_PER_S for one in fields[11:15])
         return Process(
             pid=int(start),
-            began=int(fields[19]) / _TICKS_PER_S,
+            began=int(fields[19]) / TICKS_PER_S,
             name=KERNEL if int(fields[6]) & _KERNEL_THREAD else printable(name),
             parent=int(fields[1]),
             group=int(fields[2]),

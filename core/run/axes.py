@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from core import wire
 from core.spec import ModelRef
 from core.spec.question import find_setting, parse_value
-from core.spec.settings import MAX_BATCH, MAX_THREADS, SETTINGS, Place, TrialSetting, Value, check_range
+from core.spec.settings import (
+    MAX_BATCH,
+    MAX_THREADS,
+    SETTINGS,
+    Place,
+    TrialSetting,
+    Value,
+    check_range,
+    value_words,
+)
 from core.spec.space import MODEL
 from core.wire.errors import SpecError, range_rule
 
@@ -210,15 +219,6 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
 
 
 # --- text ---------------------------------------------------------------------------------------------
-
-
-def value_words(value: Value | None) -> str:
-    """Return a value as text that `parse_values` reads."""
-    if value is None:
-        return "default"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def point_name(values: Values) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from core import __version__, wire
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.evidence.verification import Change, Speedup, change
+from core.evidence.verification import SpeedChange, Speedup, change
 from core.spec import spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import SpecError, unwritable
@@ -153,7 +153,7 @@ def read(path: Path) -> RecordedBaseline:
 
 def compare_with(
     kept: RecordedBaseline, trial: Trial, record: ModelRecord, machine: wire.Environment, *, limit: float
-) -> Change:
+) -> SpeedChange:
     """Compare a trial with a baseline of the same machine.
 
     Args:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import wire
-from core.evidence.input_description import InputDescription, describe_inputs, input_from_dict
+from core.evidence.input_description import describe_inputs
 from core.evidence.node_savings import Savings, savings
+from core.evidence.result_types import InputDescription
 from core.process.job_worker import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan
 from core.run.variants import output_check_inputs, steps_of, variant_of
@@ -149,7 +150,7 @@ def locate_errors(
         raise
     except TunerError as error:
         note = f"The time saved by each operator is unknown: {error.message}"
-    shown = [one.to_dict() for one in describe_inputs(feeds, of.before.info)]
+    shown = describe_inputs(feeds, of.before.info)
     data = {"version": VERSION, "errors": errors, "note": note, "made_at": time.time(), "fed": shown}
     _keep(folder, data)
     return {"operators": len(errors["nodes"])}
@@ -239,7 +240,7 @@ def located(store: Store, record: ModelRecord) -> Located | None:
         errors, note = cast(wire.NodeErrorsReply, data["errors"]), str(data["note"])
         found = savings(errors, None if note else _passes(folder))
         notes = (*errors["notes"], *([note] if note else []))
-        shown = tuple(map(input_from_dict, data.get("fed", [])))
+        shown = tuple(data.get("fed", []))
         return Located(
             savings=found,
             notes=notes,

@@ -20,7 +20,6 @@ from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.job import Job
 from core.run.plan import feed_plan, resolve_batch
-from core.run.scheduler import Scheduler
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
@@ -278,13 +277,10 @@ def needed(card: Iterable[Row]) -> MissingMeasurements:
     return MissingMeasurements(comparisons=comparisons, accuracies=accuracies)
 
 
-def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[str]:
-    """Queue the missing measurements and return the ids of their jobs, in order.
+def jobs_of(store: Store, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[Job]:
+    """Return the jobs that make the missing measurements, in order.
 
     Each comparison waits at most `wait_quiet_s` seconds for an idle machine.
-
-    Raises:
-        StoreError: a comparison cannot be stored, so it is not queued.
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
@@ -297,16 +293,16 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
         )
 
     jobs = [
-        service.submit(compared(size, subjects[first : first + MAX_CANDIDATES]))
+        compared(size, subjects[first : first + MAX_CANDIDATES])
         for size, subjects in work.comparisons.items()
         for first in range(0, len(subjects), MAX_CANDIDATES)
     ]
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
-        task = accuracy_task(service.store, work.accuracies)
+        task = accuracy_task(store, work.accuracies)
         specs = [one.for_accuracy for one in work.accuracies]
-        jobs.append(service.submit(job_types.task(task, kind="accuracy", what=what, specs=specs)))
+        jobs.append(job_types.task(task, kind="accuracy", what=what, specs=specs))
     return jobs
 
 

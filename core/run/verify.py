@@ -21,9 +21,9 @@ from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
 from core.evidence.verification import (
     MARGIN,
-    Change,
-    Part,
+    SpeedChange,
     Transfer,
+    VerificationPart,
     overall,
     recorded_speedups,
     speed_part,
@@ -49,10 +49,12 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.output_check import check_outputs, effective_precision, random_operators
+from core.wire.plain_data import plain
 from core.wire.units import visible
 
 LABEL = "recorded configuration"
 DEFAULT = "ONNX Runtime's default"
+NOT_RUN = VerificationPart(state="UNKNOWN", why="It was not run.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +85,13 @@ class _VerificationState:
     """Results so far."""
 
     facts: CheckResults = field(default_factory=CheckResults)
-    runs: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
-    same: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
+    runs: VerificationPart = NOT_RUN
+    same: VerificationPart = NOT_RUN
     error: wire.OutputError | None = None
     transfers: list[Transfer] = field(default_factory=list)
     no_speed: str = "It was not measured."
     card: Row | None = None
-    change: Change | None = None
+    change: SpeedChange | None = None
     trial: str = ""
     comparison: str = ""
     notes: list[str] = field(default_factory=list)
@@ -183,8 +185,8 @@ def _check_without_run(
     _progress(service, "facts")
     found.facts, resolved = run_static_checks(held, machine, service)
     if broken := [one for one in found.facts.checks if one.state == "NO"]:
-        found.runs = Part(state="NO", why=" ".join(one.why for one in broken))
-        found.same = Part(state="UNKNOWN", why='Not run. See the reason under "runs".')
+        found.runs = VerificationPart(state="NO", why=" ".join(one.why for one in broken))
+        found.same = VerificationPart(state="UNKNOWN", why='Not run. See the reason under "runs".')
         return None
     return resolved
 
@@ -207,19 +209,19 @@ def _check_outputs(
     except (Cancelled, StoreError):  # a full disk is no fault of the configuration
         raise
     except TunerError as error:
-        found.runs = Part(state="NO", why=error.message)
+        found.runs = VerificationPart(state="NO", why=error.message)
         return
     if reply["unusable"]:
         told = f"The recorded inputs and outputs cannot be used: {visible(reply['unusable'])}"
-        found.runs = Part(state="UNKNOWN", why=f"It loads, but was not run. {told}")
-        found.same = Part(state="UNKNOWN", why=told)
+        found.runs = VerificationPart(state="UNKNOWN", why=f"It loads, but was not run. {told}")
+        found.same = VerificationPart(state="UNKNOWN", why=told)
         return
     if reply["fallback"]:
         why = f"It runs, but not on the requested provider: {reply['fallback_reason']}"
-        found.runs = Part(state="YES", why=why)
+        found.runs = VerificationPart(state="YES", why=why)
     else:
         ran = ", ".join(reply["effective_providers"])
-        found.runs = Part(state="YES", why=f"It loads and runs on {ran}.")
+        found.runs = VerificationPart(state="YES", why=f"It loads and runs on {ran}.")
     found.error = reply["error"]
     found.same = _sameness(held, resolved.record, prepared, reply)
 
@@ -241,10 +243,10 @@ def _fed(
 
 def _sameness(
     held: OpenedConfiguration, record: ModelRecord, prepared: Prepared, reply: wire.AnswersReply
-) -> Part:
+) -> VerificationPart:
     """Check the outputs with the recorded tolerance, never a wider one."""
     if held.sample is None:
-        return Part(state="UNKNOWN", why=held.no_sample or "No outputs are recorded.")
+        return VerificationPart(state="UNKNOWN", why=held.no_sample or "No outputs are recorded.")
     precision = held.sample["precision"] or effective_precision("fp32", prepared.session)
     verdict = check_outputs(
         reply["error"],
@@ -254,7 +256,7 @@ def _sameness(
     )
     state = {True: "NO", False: "YES", None: "UNKNOWN"}[verdict.breach]
     whole = f"{verdict.why[:1].upper()}{verdict.why[1:].rstrip('.')}."
-    return Part(state=state, why=whole)
+    return VerificationPart(state=state, why=whole)
 
 
 # --- the comparison -----------------------------------------------------------------------------------------
@@ -403,21 +405,21 @@ def _document(
         asked_speed=asked_speed,
         measure=request.measure,
     )
-    return {
+    document = {
         "state": state,
         "passed": state in ("CONFIRMED", "NOT_MEASURED"),
         "file": request.label,
         "model": {"name": held.name, "sha256": held.spec.model.sha256 or ""},
         "recorded_trial": held.trial or None,
-        "runs": found.runs.to_dict(),
-        "same": {**found.same.to_dict(), "error": found.error},
-        "fast": {**fast.to_dict(), "gains": [one.to_dict() for one in found.transfers]},
-        "checks": [one.to_dict() for one in found.facts.checks],
+        "runs": found.runs,
+        "same": {**plain(found.same), "error": found.error},
+        "fast": {**plain(fast), "gains": found.transfers},
+        "checks": found.facts.checks,
         "differences": [
             {"name": name, "recorded": one, "here": other} for name, one, other in found.facts.differences
         ],
         "targets": [one.to_dict() for one in judged],
-        "change": None if found.change is None else found.change.to_dict(),
+        "change": None if found.change is None else {**plain(found.change), "passed": found.change.passed},
         "margin": request.margin,
         "trial": found.trial or None,
         "comparison": found.comparison or None,
@@ -426,3 +428,4 @@ def _document(
         "tool_version": __version__,
         "error": found.error_of_file,
     }
+    return plain(document)  # type: ignore[no-any-return] # a mapping stays one

@@ -16,8 +16,8 @@ from core.evidence.comparison import Comparison
 from core.evidence.ranking import Rank
 from core.evidence.verdict import Verdict, is_rejected, precision_is_known, precision_text
 from core.show.format import duration
-from core.show.verdict import MEASURE_BETTER, OLDER, counted, is_older
-from core.show.words import STATE_WORDS, verdict
+from core.show.verdict import MEASURE_BETTER, OLDER, in_words, is_older, rounds_words
+from core.show.words import STATE_WORDS
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 
 Contrast = Mapping[str, Any]
@@ -116,7 +116,7 @@ def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     names = _listed([named[trial] for trial in first])
     best = next((trial for trial in first if trial in found), "")
-    proof = f"against {named[against]}: {verdict(found[best])}" if best and against not in first else ""
+    proof = f"against {named[against]}: {in_words(found[best])}" if best and against not in first else ""
     if first == [against]:
         who = f"{named[against]}, the baseline," if against == comparison.baseline else named[against]
         return f"{who} is the fastest.{_nearly(comparison)}"
@@ -213,7 +213,7 @@ def cautions(comparison: Comparison) -> list[str]:
 def facts(comparison: Comparison) -> list[str]:
     """Return how the comparison was run, in a few words each."""
     result, protocol = comparison.facts, comparison.protocol
-    lines = [f"{counted(result)} of {len(against_reference(comparison)) + 1}"]
+    lines = [f"{rounds_words(result)} of {len(against_reference(comparison)) + 1}"]
     if result.get("wall_s") is not None:
         lines.append(duration(result["wall_s"]))
     lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")

@@ -7,7 +7,6 @@ themselves (`Trial.to_dict`, `Comparison.to_dict`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from core.store import Accuracy, ModelRecord, Store, StudyRecord, Tags
 from core.store.imported import Imported
 from core.wire.errors import ErrorRecord
 from core.wire.graph import Graphs, Level
+from core.wire.plain_data import plain
 
 COMPLETE = {"state": "COMPLETE", "error": None}  # of a result that is no trial
 
@@ -54,7 +54,7 @@ def comparison(store: Store, of: Comparison, limit: Limit | None = None) -> dict
     """Return a comparison with its trials and their raw measurements."""
     return {
         **of.to_dict(),
-        "fail_if_slower": None if limit is None else asdict(limit),
+        "fail_if_slower": limit,
         "trials": [store.trial(one.trial).to_dict() for one in of.contestants],
     }
 
@@ -181,7 +181,7 @@ def graph(
         "profile": profile,
         "unmatched_s": None if ran is None else ran.unmatched_s,
         "effective_providers": list(found.effective_providers),
-        "changes": [asdict(one) for one in changes(found.model, side)] if optimized else [],
+        "changes": changes(found.model, side) if optimized else [],
         "count": count,
         "notes": [*found.notes, *side.notes],
     }
@@ -311,10 +311,10 @@ def node_errors(name: str, found: Located, curve: Sequence[Choice]) -> dict[str,
     return {
         **COMPLETE,
         "variant": name,
-        **asdict(found.savings),
-        "curve": [asdict(one) for one in curve],
+        **plain(found.savings),
+        "curve": curve,
         "halving": list(curve[halving_choice(curve)].blocked),
-        "fed": [one.to_dict() for one in found.fed],
+        "fed": found.fed,
         "notes": list(found.notes),
         **({"libraries": dict(found.libraries)} if found.libraries else {}),
     }
@@ -351,9 +351,9 @@ def search_space(prepared: Prepared) -> dict[str, Any]:
 
 def noise_check(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return an A/A test and whether it passes."""
-    return {**COMPLETE, **result, "answer": evaluate(result).to_dict()}
+    return {**COMPLETE, **result, "answer": evaluate(result)}
 
 
 def peaks(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return measured peak rates with the raw times."""
-    return {**COMPLETE, **reply, "peaks": [asdict(one) for one in peaks_of(reply)]}
+    return {**COMPLETE, **reply, "peaks": peaks_of(reply)}

@@ -6,6 +6,7 @@ Units come from `core.wire.units`. An unknown number is a dash, never a zero.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -79,6 +80,19 @@ def when(epoch_s: float | None) -> str:
     if epoch_s is None:
         return DASH
     return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def minute(epoch_s: float | None) -> str:
+    """Return a moment as local time without seconds, `2026-11-21 09:14`."""
+    if epoch_s is None:
+        return DASH
+    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def short_time(epoch_s: float) -> str:
+    """Return a moment without the year, or without the time if it is long ago."""
+    recent = time.time() - epoch_s < 300 * 86_400
+    return minute(epoch_s)[5:] if recent else minute(epoch_s)[:10]
 
 
 def short(text: str, limit: int = 60) -> str:

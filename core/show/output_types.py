@@ -7,39 +7,61 @@ comment names another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Optional, TypedDict, get_type_hints
+from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_type_hints
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
+from core.evidence.evaluations import Evaluation
+from core.evidence.graph_changes import GraphChange
+from core.evidence.measurement import TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval
 from core.evidence.metrics.pairs import Verdict as PairVerdict
-from core.evidence.node_matching import GroupNode, Kind
-from core.evidence.node_savings import Choice, Unit
+from core.evidence.node_matching import Group
+from core.evidence.node_savings import Choice, Savings
 from core.evidence.noise_check import NoiseCheckResult
-from core.evidence.profile_difference import RowKind
+from core.evidence.profile_difference import EndToEnd, Move, Row
 from core.evidence.result_types import (
-    ChangeRecord,
-    CheckedFact,
     ComparisonResult,
-    FedInput,
+    InputDescription,
+    Provenance,
     SearchResult,
     SelfTestResult,
     SpaceFacts,
-    TransferRecord,
+    TrialNumbers,
     TrialResult,
-    VerificationPart,
 )
 from core.evidence.roofline import Peak
-from core.evidence.targets import Cause, State
+from core.evidence.targets import State, TargetResult
 from core.evidence.verdict import Grade, Verdict
+from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
 from core.run.sizes import Source
+from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
 
 JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
+
+
+EXTENDED: dict[str, list[type]] = {}  # name of a type -> those whose keys it has besides its own
+
+T = TypeVar("T")
+
+
+def _with_keys_of(other: type, *, as_: Any = None) -> Callable[[type[T]], type[T]]:
+    """Give an object also the keys of another; as `NotRequired` these may be absent, as `Optional` null."""
+
+    def whole(own: type[T]) -> type[T]:
+        hints = get_type_hints(other, include_extras=as_ is None)
+        keys = hints if as_ is None else {name: as_[hint] for name, hint in hints.items()}
+        combined: Any = TypedDict
+        found: type[T] = combined(own.__name__, keys | get_type_hints(own, include_extras=True))
+        found.__doc__ = own.__doc__
+        EXTENDED.setdefault(own.__name__, []).append(other)
+        return found
+
+    return whole
 
 
 # --- trials and comparisons -----------------------------------------------------------------------------
@@ -57,8 +79,11 @@ class RequestedModel(TypedDict):
     content_sha256: NotRequired[str]
 
 
-class TrialHead(TypedDict):
-    """The common keys of every trial."""
+@_with_keys_of(TrialResult, as_=NotRequired)
+@_with_keys_of(TrialNumbers, as_=Optional)
+@_with_keys_of(Provenance, as_=Optional)
+class TrialDocument(TypedDict):
+    """A trial; a profile has `profile` and related keys instead of latencies."""
 
     trial: str  # ID
     kind: TrialKind
@@ -74,19 +99,6 @@ class TrialHead(TypedDict):
     started_at: float | None
     finished_at: float | None
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
-
-
-def _trial() -> Any:
-    """Combine head and result of a trial: fields in `RESULT_FIELDS` may be null, others may be absent."""
-    parts = get_type_hints(TrialResult)
-    keys = {
-        name: Optional[hint] if name in RESULT_FIELDS else NotRequired[hint]  # noqa: UP045 - of a variable
-        for name, hint in parts.items()
-    }
-    return TypedDict("TrialDocument", {**keys, **get_type_hints(TrialHead, include_extras=True)})  # type: ignore[operator]
-
-
-TrialDocument = _trial()
 
 
 class ComparisonPart(ComparisonResult):
@@ -120,13 +132,14 @@ class Limit:
 class ComparisonDocument(ComparisonPart):
     """A comparison with the trials of all its configurations."""
 
-    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    trials: list[TrialDocument]
     fail_if_slower: NotRequired[Limit | None]
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
-class SweepPointHead(TypedDict):
-    """Keys that a sweep adds to the trial of a point."""
+@_with_keys_of(TrialDocument, as_=NotRequired)
+class SweepPoint(TypedDict):
+    """A point of a sweep, with the keys of its trial if there is one."""
 
     values: dict[str, Any]  # varied setting -> value at this point
     reused: bool  # measured earlier
@@ -136,15 +149,6 @@ class SweepPointHead(TypedDict):
     front: bool  # on the Pareto front of throughput and latency
     same_as: dict[str, Any] | None  # values of the equivalent point that was measured instead; null: none
     why: str  # reason for same_as or REFUSED
-
-
-def _swept() -> Any:
-    """Return the type of a sweep point: all keys of its trial, if there is one, may be absent."""
-    trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
-    return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
-
-
-SweepPoint = _swept()
 
 
 class SweepDocument(TypedDict):
@@ -157,115 +161,72 @@ class SweepDocument(TypedDict):
     percentile: str  # percentile of the latency limit, "p95_s"
     best: dict[str, Any] | None  # values of the point with the highest throughput within the latency limit
     verdict: str  # the best point, and the points it is inconclusive against, as text
-    points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
+    points: list[SweepPoint]
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
-
-
-class TagsRecord(TypedDict):
-    """The tags of a trial: star, labels, note, archive state."""
-
-    starred: bool
-    archived: bool  # excluded from lists by default
-    labels: list[str]
-    note: str
 
 
 class TagDocument(TypedDict):
     """The current tags of trials."""
 
-    marks: dict[str, TagsRecord]  # ID of the trial -> its tags
+    marks: dict[str, Tags]  # ID of the trial -> its tags
 
 
+@_with_keys_of(Deletion)
 class TrialsDeletedDocument(TypedDict):
     """The deleted trials; with `--dry-run`, the trials that would be deleted."""
 
     dry_run: bool
-    trials: list[str]  # IDs
-    references: int  # trials measured only as their references
-    comparisons: int  # comparisons without remaining candidates
-    samples_bytes: int  # of raw measurements
-    starred: int
-    unfinished: list[str]  # IDs of waiting or running trials; if there are any, nothing is deleted
 
 
 class HistoryDocument(TypedDict):
     """Trials, newest first, without raw measurements."""
 
-    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
-    marks: dict[str, TagsRecord]  # ID of the trial -> its tags, if any
+    trials: list[TrialDocument]
+    marks: dict[str, Tags]  # ID of the trial -> its tags, if any
     rescued: list[str]  # files with results that were not stored because the disk was full
 
 
+@_with_keys_of(PruneResult)
 class PruneDocument(TypedDict):
     """The pruned raw measurements; with `--dry-run`, those that would be pruned."""
 
     dry_run: bool
-    trials: list[str]  # oldest comparison first
-    samples_bytes: int  # of their raw measurements
-    compressed: int  # trials whose uncompressed measurements of an earlier version were compressed
-    baselines_kept: int  # pinned trials that would otherwise have been pruned
-    kept_bytes: int  # raw measurements that remain
-    freed_bytes: int  # reduction of the file size; approximate in a dry run
-    file_bytes: int  # file size afterwards; approximate in a dry run
 
 
 # --- explanation ----------------------------------------------------------------------------------------
 
 
+@_with_keys_of(EndToEnd)
 class ExplainSide(TypedDict):
     """A whole run of both sides and the difference; per run, or per sample with `per_row`."""
 
-    baseline_s: float  # its p50
-    candidate_s: float  # the baseline's p50 / paired ratio; its own p50 if measured separately
-    candidate_p50_s: float  # p50 as stored
     difference_s: float  # candidate minus baseline; negative: the candidate is faster
-    low_s: float | None  # 95 % interval of the difference; null: unknown
-    high_s: float | None
-    verdict: Verdict
-    words: str  # the verdict with its numbers
-    raced: bool  # measured in the same rounds of one comparison
-    per_row: bool  # times per sample, because the batch sizes differ
 
 
 class ExplainPart(TypedDict):
     """A part of the difference."""
 
-    label: str
-    baseline_s: float
-    candidate_s: float
     difference_s: float  # candidate minus baseline
     share: float | None  # of the whole difference; negative: it works against the difference
 
 
+@_with_keys_of(Row)
 class ExplainRow(ExplainPart):
     """One kind of node in both results."""
 
-    kind: RowKind
-    half_width_s: (
-        float | None
-    )  # of the difference, 95 %, from its scatter between the passes; null: not known
-    baseline_nodes: int
-    candidate_nodes: int
 
-
+@_with_keys_of(Group)
 class ExplainGroup(ExplainPart):
     """Matched nodes of both sides, and the model nodes they come from."""
 
-    kind: Kind
-    half_width_s: float | None
-    baseline: list[GroupNode]
-    candidate: list[GroupNode]
-    model: list[str]  # node names; of nodes in a body with all enclosing nodes
-    baseline_by_pass: list[float]
-    candidate_by_pass: list[float]
+    baseline_s: float
+    candidate_s: float
+    half_width_s: float | None  # of the difference, 95 %, from its spread between the passes
 
 
+@_with_keys_of(Move)
 class ExplainMove(ExplainPart):
     """Nodes that ran on different providers on the two sides, with the times of their groups."""
-
-    baseline: list[str]  # providers
-    candidate: list[str]
-    nodes: int  # of the model
 
 
 class ExplainDocument(TypedDict):
@@ -320,18 +281,6 @@ class GraphNodeDocument(TypedDict):
     with_others: int | None  # other nodes that share this time, as in a fused node
     providers: list[str]  # where it ran
     error: float | None  # relative L2 error of the outputs if only this node is quantized; null: unknown
-
-
-class GraphChange(TypedDict):
-    """Nodes that ONNX Runtime changed in the same way."""
-
-    kind: Literal[
-        "fused", "inserted", "replaced", "removed", "unknown"
-    ]  # unknown: no node of the model is known
-    op_type: str  # of the optimized graph, without its domain; empty: removed
-    of: str  # of replaced nodes: the model's operator; else empty
-    by: str  # of replaced nodes: the operator of the optimized graph; else empty
-    count: int
 
 
 class GraphDocument(TypedDict):
@@ -397,19 +346,10 @@ class AccuracySummary(TypedDict):
     notes: list[str]
 
 
+@_with_keys_of(Accuracy)
 class AccuracyRecord(TypedDict):
     """One model on one dataset."""
 
-    id: str
-    key: str
-    model_sha256: str
-    model_name: str
-    spec: dict[str, Any]
-    dataset: dict[str, Any]
-    reply: wire.AccuracyReply
-    scores_path: str  # `.npz` with `scores` [samples, classes] and `labels` [samples]
-    created_at: float  # seconds since the epoch
-    fingerprint: str
     summary: AccuracySummary
 
 
@@ -463,20 +403,6 @@ class AccuracyDocument(TypedDict):
     errors: list[ErrorRecord]
 
 
-class JudgedTarget(TypedDict):
-    """A target with its measured value, in the unit of the metric."""
-
-    target: dict[str, Any]
-    state: State
-    value: float | None
-    low: float | None
-    high: float | None
-    margin: float | None  # distance from the worse end of the interval to the limit; negative: beyond it
-    why: str
-    todo: str
-    cause: Cause  # reason for UNKNOWN
-
-
 class NamedModel(TypedDict):
     """A model, by name and content."""
 
@@ -490,7 +416,7 @@ class CheckDocument(TypedDict):
     state: State
     model: NamedModel
     spec: dict[str, Any]
-    targets: list[JudgedTarget]
+    targets: list[TargetResult]
     trials: list[str]
     breach: str | None  # why the output check failed; null: passed or not checked
     calibration_note: str | None
@@ -501,16 +427,25 @@ class CheckDocument(TypedDict):
 # --- verifications --------------------------------------------------------------------------------------
 
 
-class SamePart(VerificationPart):
+@_with_keys_of(VerificationPart)
+class SamePart(TypedDict):
     """Whether its outputs match: YES, NO, or UNKNOWN."""
 
     error: wire.OutputError | None  # of its outputs versus the recorded ones; null: not compared
 
 
-class FastPart(VerificationPart):
+@_with_keys_of(VerificationPart)
+class FastPart(TypedDict):
     """Whether the speed-up is reproduced: HOLDS, DIFFERS, UNDECIDED, or NOT_MEASURED."""
 
-    gains: list[TransferRecord]
+    gains: list[Transfer]
+
+
+@_with_keys_of(SpeedChange)
+class ChangeDocument(TypedDict):
+    """A configuration compared with an earlier baseline of the same machine."""
+
+    passed: bool  # the interval excludes a larger slow-down
 
 
 class DifferingFact(TypedDict):
@@ -533,10 +468,10 @@ class VerifyDocument(TypedDict):
     runs: VerificationPart  # YES, NO, or UNKNOWN
     same: SamePart
     fast: FastPart
-    checks: list[CheckedFact]  # checks without a measurement
+    checks: list[FactCheck]  # checks without a measurement
     differences: list[DifferingFact]  # of the machines
-    targets: list[JudgedTarget]
-    change: ChangeRecord | None  # versus a baseline of this machine; null: no baseline given
+    targets: list[TargetResult]
+    change: ChangeDocument | None  # versus a baseline of this machine; null: no baseline given
     margin: float  # speed-ups that differ by less from the recorded one count as reproduced
     trial: str | None  # of the comparison on this machine
     comparison: str | None
@@ -589,22 +524,17 @@ class TransformDocument(TypedDict):
     notes: NotRequired[list[str]]
 
 
+@_with_keys_of(Savings)
 class NodeErrorsDocument(TypedDict):
     """The error added and the time saved by quantizing each operator."""
 
-    units: list[Unit]  # quantized operators, largest error first
-    whole: float  # relative L2 error of the whole variant's outputs, as measured
-    timed: bool
-    elsewhere_s: float  # time saved in other nodes; negative: added conversions cost this much
-    float_s: float | None  # typical run of the float model; null: not timed
-    quantized_s: float | None
     state: JobState
     error: ErrorRecord | None
     variant: str
     libraries: NotRequired[dict[str, str]]  # custom operator libraries of the variant: name -> "sha256:…"
     curve: list[Choice]
     halving: list[str]  # operators to keep in float to halve the error
-    fed: list[FedInput]
+    fed: list[InputDescription]
     notes: list[str]
 
 
@@ -696,33 +626,9 @@ class EmitDocument(TypedDict):
 # --- searches -------------------------------------------------------------------------------------------
 
 
-class ObservationRecord(TypedDict):
-    """One measurement of a configuration during a search. It selects candidates and is never reported."""
-
-    stage: Literal["screen", "heat", "confirm"]
-    race: str
-    trial: str
-    gains: dict[str, tuple[float, float | None]]  # metric -> ln(speed-up), standard error
-    values: dict[str, float]
-    error: str
-    breach: str
-    launches: NotRequired[int]  # fresh processes behind the speed-up by medians
-    df: NotRequired[float | None]  # degrees of freedom of that standard error; null: unknown
-    splits: NotRequired[float]  # divisor of the 5 % of its interval: interim analyses
-    level: NotRequired[float | None]  # ln(seconds per sample) of the default in the same comparison
-
-
-class EvaluationRecord(TypedDict):
-    """One configuration that a search evaluated."""
-
-    changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
-    key: str
-    looks: list[ObservationRecord]
-    twin: bool  # a hidden A/A control
-
-
-class SearchHead(TypedDict):
-    """The common keys of every search."""
+@_with_keys_of(SearchResult, as_=NotRequired)
+class SearchDocument(TypedDict):
+    """A search, with the keys of its result if there is one."""
 
     study: str  # ID; also the study name of its comparisons and trials
     state: TrialState
@@ -730,17 +636,8 @@ class SearchHead(TypedDict):
     error: ErrorRecord | None
     question: dict[str, Any]
     spec: dict[str, Any]  # the fixed settings
-    trials: list[EvaluationRecord]
+    trials: list[Evaluation]
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
-
-
-def _search() -> Any:
-    """Return the type of a search; the keys of its result are absent until there is one."""
-    parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
-    return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead, include_extras=True)})  # type: ignore[operator]
-
-
-SearchDocument = _search()
 
 
 class SpaceDocument(TypedDict):
@@ -756,7 +653,7 @@ class SpaceDocument(TypedDict):
 class StudiesDocument(TypedDict):
     """Searches, newest first, without evaluated configurations."""
 
-    studies: list[SearchDocument]  # type: ignore[valid-type] # made from `SearchResult`
+    studies: list[SearchDocument]
 
 
 class StudyExportedDocument(TypedDict):
@@ -809,26 +706,23 @@ class PeaksDocument(wire.PeaksReply):
     peaks: list[Peak]  # one per number of threads
 
 
+@_with_keys_of(CheckResult)
 class Contents(TypedDict):
     """Content of a store: for each table the number of rows and of damaged rows."""
 
-    trials: tuple[int, int]
-    comparisons: tuple[int, int]
-    accuracies: tuple[int, int]
-    samples: tuple[int, int]
-    studies: tuple[int, int]
-    marks: tuple[int, int]
     damaged: int
 
 
-class BackupDocument(Contents):
+@_with_keys_of(Contents)
+class BackupDocument(TypedDict):
     """A copy of the store."""
 
     file: str
     file_bytes: int
 
 
-class RestoreDocument(Contents):
+@_with_keys_of(Contents)
+class RestoreDocument(TypedDict):
     """The store after a backup took its place."""
 
     store: str

@@ -9,17 +9,20 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import cache
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from core import FORMAT_VERSION
-from core.show.output_types import DOCUMENTS
+from core.show.output_types import DOCUMENTS, EXTENDED
 from core.wire.errors import SpecError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -42,7 +45,7 @@ def schema(command: str = "") -> dict[str, Any]:
             hint=f"Choose one of {', '.join(f'`{name}`' for name in DOCUMENTS)}.",
         )
     wanted = {one: DOCUMENTS[one] for one in (command, FAILURE)} if command else dict(DOCUMENTS)
-    found, parts = msgspec.json.schema_components(wanted.values(), ref_template=_REF)
+    found, parts = _components(wanted.values(), _REF)
     by_command = dict(zip(wanted, found, strict=True))
     described = {name: _described(name, part) for name, part in sorted(parts.items())}
     described |= {name: _versioned(described[name]) for name in _printed() if name in described}
@@ -53,6 +56,13 @@ def schema(command: str = "") -> dict[str, Any]:
         printed = result if command == FAILURE else {"anyOf": [result, error]}
         return {**head, **printed, "$defs": described}
     return {**head, "anyOf": list(by_command.values()), "commands": by_command, "$defs": described}
+
+
+def _components(types: Iterable[Any], reference: str) -> tuple[Any, dict[str, Any]]:
+    """Return schemas that refer to definitions, and the definitions; a spec is any object, as in YAML."""
+    return msgspec.json.schema_components(
+        types, schema_hook=lambda spec: {"type": "object"}, ref_template=reference
+    )
 
 
 def _described(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +78,7 @@ def _described(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _printed() -> frozenset[str]:
     """Names of the types that are printed as a whole."""
-    found, _ = msgspec.json.schema_components(DOCUMENTS.values(), ref_template="{name}")
+    found, _ = _components(DOCUMENTS.values(), "{name}")
     return frozenset(one["$ref"] for one in found)
 
 
@@ -83,20 +93,19 @@ def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _comments() -> Mapping[str, Mapping[str, str]]:
-    """Map classes to keys to comments, including those of base classes."""
-    own: dict[str, dict[str, str]] = {}
-    bases: dict[str, list[str]] = {}
-    for module in sorted({one.__module__ for one in _types(*DOCUMENTS.values())}):
-        for name, extended, told in commented_classes(sys.modules[module]):
-            own[name], bases[name] = told, extended
+    """Map the names of definitions to keys to comments."""
+    objects = (one for one in _types(*DOCUMENTS.values()) if not issubclass(one, Enum))
+    return {one.__name__: _commented(one) for one in objects}
 
-    def whole(name: str) -> dict[str, str]:
-        inherited = {key: text for base in bases.get(name, []) for key, text in whole(base).items()}
-        return {**inherited, **own.get(name, {})}
 
-    found = {name: whole(name) for name in own}
-    trial = {**found["TrialResult"], **found["TrialHead"]}
-    return {**found, "TrialDocument": trial, "SweepPoint": {**trial, **found.get("SweepPointHead", {})}}
+def _commented(one: type) -> dict[str, str]:
+    """Return the comments of a type's keys, including those of the types that it extends."""
+    module = sys.modules[one.__module__]
+    bases, own = commented_classes(module).get(one.__name__, ([], {}))
+    told: dict[str, str] = {}
+    for part in (*EXTENDED.get(one.__name__, ()), *(attrgetter(base)(module) for base in bases)):
+        told |= _commented(part) if isinstance(part, type) else {}
+    return told | {key: re.sub(r"\bNone\b", "null", text) for key, text in own.items()}
 
 
 def _types(*annotations: Any) -> set[type]:
@@ -114,20 +123,23 @@ def _types(*annotations: Any) -> set[type]:
     return found
 
 
-def commented_classes(module: ModuleType) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Yield name, bases and commented keys of each class of a module, in definition order."""
+@cache
+def commented_classes(module: ModuleType) -> Mapping[str, tuple[list[str], dict[str, str]]]:
+    """Map the classes of a module to the names of their bases and to their commented keys."""
     source = inspect.getsource(module)
     comments = {
         one.start[0]: one.string.lstrip("# ")
         for one in tokenize.generate_tokens(io.StringIO(source).readline)
         if one.type == tokenize.COMMENT and not one.string.startswith("# type:")
     }
+    found = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
-            fields = (one for one in node.body if isinstance(one, ast.AnnAssign))
+            keys = (one for one in node.body if isinstance(one, ast.AnnAssign))
             own = {
                 one.target.id: comments[one.lineno]
-                for one in fields
+                for one in keys
                 if isinstance(one.target, ast.Name) and one.lineno in comments
             }
-            yield node.name, [ast.unparse(one).rpartition(".")[2] for one in node.bases], own
+            found[node.name] = [ast.unparse(one) for one in node.bases], own
+    return found

@@ -7,44 +7,67 @@ from typing import Any, NamedTuple
 
 from core.evidence.measurement import Trial, model_text
 from core.show import format
-from core.show.words import OTHER_VERSION
 from core.spec import TrialSpec, changed, differing, is_provider_option, requested_value, spec_from_dict
-from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting
+from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting, value_words
 from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
 
+OTHER_VERSION = "settings of another version"
 _PROTOCOL_NAMES = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
+
+
+def changes_text(trial: Trial) -> str:
+    """Return the non-default settings of a trial; empty: none."""
+    try:
+        changes = changes_of(spec_from_dict(trial.spec))
+    except SpecError:
+        return OTHER_VERSION
+    return ", ".join(f"{name}={value}" for name, value in changes.items())
+
+
+def changes_of(spec: TrialSpec) -> dict[str, str]:
+    """Return the non-default settings of `spec` as text, including provider options."""
+    return {name: _change_text(value) for name, value in changed_values(spec).items()}
+
+
+def _change_text(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    return "→".join(map(str, value)) if isinstance(value, tuple) else value_words(value)
+
+
+def changed_values(spec: TrialSpec) -> dict[str, Any]:
+    """Return the non-default settings of `spec`; a provider's option has the name `PROVIDER.OPTION`."""
+    names = [name for name in changed(spec) if name != "provider_options"]
+    options = {
+        f"{one.name}.{key}": text for one in spec.session.providers for key, text in one.options.items()
+    }
+    return {name: requested_value(spec, name) for name in names} | options
 
 
 def summary(spec: TrialSpec) -> list[str]:
     """Return `name value` for every setting of `spec` that differs from the default, in table order."""
-    lines = []
-    for name in changed(spec):
-        if name == "provider_options":
-            options = {k: v for p in spec.session.providers for k, v in p.options.items()}
-            lines.append(f"{name} {format.value(options)}")
-        else:
-            lines.append(f"{name} {format.value(requested_value(spec, name))}")
-    return lines
+    return [full for _, full in chips(spec)]
 
 
 def chips(spec: TrialSpec) -> list[tuple[str, str]]:
     """Return `short name value` and the full name with its value, for every non-default setting."""
     found = []
-    for line in summary(spec):
-        name, _, value = line.partition(" ")
-        found.append((line if name == "provider_options" else f"{short(name)} {short_value(value)}", line))
+    for name in changed(spec):
+        if name == "provider_options":
+            options = {k: v for p in spec.session.providers for k, v in p.options.items()}
+            found.append((f"{name} {format.value(options)}",) * 2)
+        else:
+            value = format.value(requested_value(spec, name))
+            found.append((f"{short(name)} {short_value(value)}", f"{name} {value}"))
     return found
 
 
 def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the same for the changes of a configuration of a search."""
-    return [
-        (changes_words({name: value}), f"{name} {'default' if value is None else format.value(value)}")
-        for name, value in changes.items()
-    ]
+    return [(changes_words({name: value}), f"{name} {text(name, value)}") for name, value in changes.items()]
 
 
 def words(trial: Trial) -> str:
@@ -99,11 +122,7 @@ def short_changes(trial: Trial) -> str:
         spec = spec_from_dict(trial.spec)
     except SpecError:
         return OTHER_VERSION
-    changes = {name: requested_value(spec, name) for name in changed(spec) if name != "provider_options"}
-    options = {
-        f"{one.name}.{key}": value for one in spec.session.providers for key, value in one.options.items()
-    }
-    return short_words(changes | options)
+    return short_words(changed_values(spec))
 
 
 def _short(name: str, value: Any) -> list[str]:

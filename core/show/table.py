@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 
 from core.evidence.verdict import Color
 from core.show import format
-from core.show.words import short_time
 from core.wire.units import DASH, ms_number, significant, size, visible
 
 Kind = Literal["text", "id", "count", "number", "ms", "bytes", "share", "moment"]
@@ -188,7 +187,7 @@ def cell_text(column: Column, value: Value) -> str:
             decimals = 1 if column.decimals is None else column.decimals
             return f"{round(100 * value, decimals) + 0.0:.{decimals}f} %"  # + 0.0: no minus before a zero
         case "moment":
-            return short_time(value)
+            return format.short_time(value)
         case "number":
             return significant(value)
         case _:

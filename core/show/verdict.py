@@ -22,13 +22,15 @@ from core.evidence.verdict import (
     Verdict,
     icon_and_color,
     is_rejected,
+    measured,
     parts,
     precision_is_known,
     precision_text,
     ratio_is_known,
+    words,
 )
 from core.run.explanation import Pair
-from core.show import format, words
+from core.show import format
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
@@ -146,7 +148,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
     rejected = is_rejected(contrast)
     icon, color = icon_and_color(contrast)
     return Card(
-        headline=sentence(words.verdict(contrast), stop=""),
+        headline=sentence(in_words(contrast), stop=""),
         icon=icon,
         color=color,
         against=_against(comparison, contrast),
@@ -172,7 +174,7 @@ def _against(comparison: Comparison, contrast: Contrast) -> str:
 
 def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     result = comparison.facts
-    facts = [counted(contrast)]
+    facts = [rounds_words(contrast)]
     if flagged := contrast.get("flagged_rounds"):
         facts[0] += f", {flagged} of them disturbed"
     if (wall_s := contrast.get("wall_s") or result.get("wall_s")) is not None:
@@ -181,7 +183,7 @@ def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
     return facts
 
 
-def counted(of: Mapping[str, Any]) -> str:
+def rounds_words(of: Mapping[str, Any]) -> str:
     """Return the number of launches and rounds: "9 launches, 54 rounds"; of old comparisons "16 rounds".
 
     Args:
@@ -268,7 +270,7 @@ def self_test_lines(comparison: Comparison) -> list[str]:
         told = f"{test['ratio']:.3f}×"
         if low is not None and high is not None:
             told = f"{told}, {ci(f'{low:.3f}', f'{high:.3f}')}" if ratio_is_known(low, high) else NOT_KNOWN
-        lines.append(f"{when}: {told}, {counted(test)}")
+        lines.append(f"{when}: {told}, {rounds_words(test)}")
     return lines
 
 
@@ -280,7 +282,14 @@ _WHEN = {
 }
 
 
-# --- short verdicts -----------------------------------------------------------------------------------------
+# --- as text -----------------------------------------------------------------------------------------
+
+
+def in_words(contrast: Contrast) -> str:
+    """Return a contrast as text; a rejected one is not called a verdict."""
+    if is_rejected(contrast):
+        return f"rejected: no verdict ({measured(contrast)})"
+    return words(contrast) + different_outputs_words(contrast)
 
 
 def short(contrast: Contrast) -> str:

@@ -1,48 +1,12 @@
-"""Phrases on results for sheets and exports: counts, times, sizes and settings. Pure; numbers by `format`."""
+"""Phrases on results: counts, sizes and states. Pure; numbers and times by `format`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from core.evidence.measurement import Trial
-from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
-from core.spec import TrialSpec, changed, requested_value, spec_from_dict
-from core.wire.errors import INTERRUPTED, SpecError
-from core.wire.output_check import different_outputs_words
-from core.wire.units import DASH, span_ms
-
-
-def when(epoch_s: float | None) -> str:
-    """Return a time stamp as local time."""
-    if epoch_s is None:
-        return DASH
-    return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def short_time(epoch_s: float) -> str:
-    """Return a short time stamp: without the year, or without the time if it is long ago."""
-    recent = time.time() - epoch_s < 300 * 86_400
-    return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
-
-
-def verdict(one: Mapping[str, Any]) -> str:
-    """Return a contrast as text; a rejected one is not called a verdict."""
-    if is_rejected(one):
-        return f"rejected: no verdict ({measured(one)})"
-    return words(one) + different_outputs_words(one)
-
-
-def value_text(value: object) -> str:
-    """Return the value of a setting as readable text."""
-    if isinstance(value, dict):
-        return ",".join(f"{k}={v}" for k, v in value.items())
-    if isinstance(value, tuple):
-        return "→".join(map(str, value))
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+from core.wire.errors import INTERRUPTED
 
 
 def counted(number: int | None, noun: str) -> str:
@@ -85,9 +49,6 @@ STATE_WORDS: Mapping[str, str] = {  # of trials and comparisons
 }
 
 
-OTHER_VERSION = "settings of another version"
-
-
 class HasEnding(Protocol):
     """The common fields of trials and searches on how they ended."""
 
@@ -103,29 +64,3 @@ def state_words(one: HasEnding) -> str:
     if one.state == "FAIL" and one.error is not None and one.error["message"].endswith(INTERRUPTED):
         return "interrupted"
     return STATE_WORDS.get(one.state, one.state.lower())
-
-
-def changes_text(trial: Trial) -> str:
-    """Return the non-default settings of a trial; empty: none."""
-    try:
-        return ", ".join(_changes(spec_from_dict(trial.spec)))
-    except SpecError:
-        return OTHER_VERSION
-
-
-def changes_of(spec: TrialSpec) -> dict[str, str]:
-    """Return the non-default settings of `spec` as text, including provider options."""
-    names = [name for name in changed(spec) if name != "provider_options"]
-    options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
-    return {name: value_text(requested_value(spec, name)) for name in names} | options
-
-
-def _changes(spec: TrialSpec) -> list[str]:
-    return [f"{name}={value}" for name, value in changes_of(spec).items()]
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """Return an interval in milliseconds without the unit, which the value has."""
-    if low is None and high is None:
-        return "unknown: too few runs"
-    return span_ms(low, high, unit="")

@@ -25,7 +25,16 @@ from core.spec import (
     with_changes,
     without_effect_where,
 )
-from core.spec.settings import SETTINGS, Place, ProviderOption, Value, short, short_value, trial_setting
+from core.spec.settings import (
+    SETTINGS,
+    Place,
+    ProviderOption,
+    Value,
+    short,
+    short_value,
+    trial_setting,
+    value_words,
+)
 from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
 from core.wire.errors import SpecError, nearest
 
@@ -115,12 +124,8 @@ def changes_words(changes: Mapping[str, Any]) -> str:
     """Return settings with their values in one short line; without settings `DEFAULT_WORDS`."""
     parts = []
     for name, value in changes.items():
-        if isinstance(value, bool):
-            parts.append(f"{short(name)} {'on' if value else 'off'}")
-        elif isinstance(value, tuple | list):
-            parts.append(f"{short(name)} {'+'.join(map(str, value))}")
-        else:
-            parts.append(str(value) if name == MODEL else f"{short(name)} {short_value(value)}")
+        told = value_words(value)
+        parts.append(told if name == MODEL else f"{short(name)} {short_value(told)}")
     return ", ".join(parts) or DEFAULT_WORDS
 
 

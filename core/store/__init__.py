@@ -5,23 +5,12 @@
 
 from __future__ import annotations
 
-from core.store.accuracies import Accuracy
-from core.store.copies import CheckResult
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
+from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
 from core.store.rows import PRUNED, RAW_FIELDS
-from core.store.searches import StudyRecord
-from core.store.store import (
-    MIN_PREFIX,
-    STORE_NAME,
-    Deletion,
-    ModelRecord,
-    Stamps,
-    Store,
-    home,
-    lost_by_restore,
-    restore,
-)
+from core.store.statements import MIN_PREFIX
+from core.store.store import STORE_NAME, Stamps, Store, home, lost_by_restore, restore
 from core.store.tags import Change, Tags
 
 __all__ = [

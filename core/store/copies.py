@@ -10,25 +10,7 @@ import os
 import sqlite3
 import time
 from contextlib import closing
-from dataclasses import dataclass, fields
 from pathlib import Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """Result of a check of a store: for each table the number of rows, and of damaged rows."""
-
-    trials: tuple[int, int]
-    comparisons: tuple[int, int]
-    accuracies: tuple[int, int]
-    samples: tuple[int, int]
-    studies: tuple[int, int]
-    marks: tuple[int, int]
-
-    @property
-    def damaged(self) -> int:
-        """Number of damaged rows."""
-        return sum(getattr(self, one.name)[1] for one in fields(self))
 
 
 def free_name(path: Path, what: str) -> Path:

@@ -17,7 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from core.process import scratch
-from core.store import copies, rows
+from core.store import copies
+from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
 from core.wire.errors import StoreError
 
 Connection = sqlite3.Connection  # for annotations in this package
@@ -316,11 +317,11 @@ def _write_all_checksums(db: sqlite3.Connection) -> None:
 
     Raw measurements are excluded, because they may be gigabytes, see `MIGRATIONS`.
     """
-    for table in ("trials", "comparisons", "accuracies"):
-        query = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608 - names of ours
-        for (place,) in db.execute(f"SELECT rowid FROM {table}").fetchall():  # noqa: S608
-            row = db.execute(f"SELECT * FROM {table} WHERE rowid = ?", (place,)).fetchone()  # noqa: S608
-            db.execute(query, (rows.checksum_of(row, table), place))
+    for table in (TRIALS, COMPARISONS, ACCURACIES):
+        query = f"UPDATE {table.name} SET checksum = ? WHERE rowid = ?"  # noqa: S608 - names of ours
+        for (place,) in db.execute(f"SELECT rowid FROM {table.name}").fetchall():  # noqa: S608
+            row = db.execute(f"SELECT * FROM {table.name} WHERE rowid = ?", (place,)).fetchone()  # noqa: S608
+            db.execute(query, (table.checksum(row), place))
 
 
 def _check_header(path: Path) -> None:

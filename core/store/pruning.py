@@ -7,14 +7,17 @@ sides. Pinned baselines, unfinished comparisons and profiles (whose result is th
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from core.store import checksums, rows
+from core.store import rows, samples
 from core.store.database import Connection, Database
+from core.store.rows import TRIALS
+from core.store.statements import update
 from core.wire.errors import StoreError
 
 _AT_ONCE = 100  # trials per transaction, which blocks other writers and needs journal space
@@ -42,7 +45,7 @@ class PruneResult:
     samples_bytes: int  # of their raw measurements
     compressed: int  # trials whose raw measurements an older version wrote as text, packed without loss
     baselines_kept: int  # pinned trials that were excluded from pruning
-    kept_bytes: int  # of the remaining raw measurements
+    kept_bytes: int  # raw measurements that remain
     freed_bytes: int  # decrease of the file size; an estimate in a dry run
     file_bytes: int  # file size afterwards; an estimate in a dry run
 
@@ -180,12 +183,13 @@ def _drop(
 def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
     """Return False if the trial was pinned or deleted meanwhile, or is damaged."""
     row = db.execute("SELECT * FROM trials WHERE id = ?", (trial_id,)).fetchone()
-    if not rows.undamaged([row] if row else [], lambda one: rows.trial(one, {})):
+    if not rows.undamaged([row] if row else [], TRIALS.read):
         return False  # damaged data are kept for the user
     if db.execute(_DROP, (trial_id,)).rowcount == 0:
         return False
     if row["result"] is not None:
-        checksums.update(db, "trials", trial_id, {"result": rows.without_samples(row["result"], now)})
+        result = {**json.loads(row["result"]), rows.PRUNED: now}
+        update(db, TRIALS, trial_id, {"result": rows.text(result)})
     return True
 
 
@@ -194,7 +198,7 @@ def _pack(database: Database, texts: Iterable[_TrialSamples], *, dry_run: bool) 
     sizes: dict[str, int] = {}
     for trial_id, text in _texts(database, [one.id for one in texts]):
         try:
-            data = rows.repacked(text)
+            data = samples.pack(rows.raw_parts(text))
         except ValueError:
             continue  # damaged data are kept for the user
         sizes[trial_id] = len(data)

@@ -1,9 +1,9 @@
-"""Converts trials and comparisons to rows and back, and computes checksums of rows.
+"""Converts records to rows and back, and computes checksums of rows.
 
 Pure: dictionaries and dataclasses, no SQL. `samples.py` packs the raw measurements.
 
-Each row has a checksum of its written content, its *seal*, because a digit changed on the disk gives a
-readable row with wrong numbers. Raw measurements of older versions have none and are accepted if readable.
+Each row has a checksum of its written content, because a digit changed on the disk gives a readable row with
+wrong numbers. Raw measurements of older versions have none and are accepted if readable.
 """
 
 from __future__ import annotations
@@ -11,59 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, TrialKind, TrialState
 from core.evidence.quality import regraded
 from core.store import samples
-
-Table = Literal["trials", "comparisons", "accuracies", "studies", "marks"]
+from core.store.records import Accuracy, ModelRecord, StudyRecord
+from core.store.tags import Tags
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
 PRUNED = "samples_pruned_at"  # key of a result: deletion time of its raw parts, seconds since the epoch
 
-TRIAL_FIELDS = tuple(one.name for one in fields(Trial))
-COMPARISON_FIELDS = tuple(one.name for one in fields(Comparison))
-_JSON = {"spec", "error", "result", "contestants", "protocol", "warnings"}
-
-# Columns that a seal covers, in order. Never edit them: a seal of other columns needs another version number
-# as its prefix. The owner process (`process`) is not covered.
-CHECKSUMMED: Mapping[Table, tuple[str, ...]] = {
-    "trials": (
-        *("id", "kind", "state", "spec", "model_name", "model_sha256", "key", "created_at", "study", "owner"),
-        *("started_at", "finished_at", "error", "result", "fingerprint", "comparison"),
-    ),
-    "comparisons": (
-        *("id", "state", "model_name", "model_sha256", "contestants", "protocol", "created_at", "study"),
-        *("owner", "started_at", "finished_at", "error", "result", "fingerprint", "warnings"),
-    ),
-    "accuracies": (
-        *("id", "key", "model_sha256", "model_name", "spec", "dataset", "reply", "scores_path"),
-        *("created_at", "fingerprint"),
-    ),
-    "studies": (
-        *("id", "state", "question", "spec", "model_name", "model_sha256", "created_at", "owner"),
-        *("started_at", "finished_at", "wall_s", "tried", "answer", "error", "fingerprint"),
-    ),
-    "marks": ("id", "starred", "archived", "labels", "note", "changed_at"),
-}
-
-# types of the decoded columns; all others are text
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "spec": (dict,),
-    "error": (dict, type(None)),
-    "result": (dict, type(None)),
-    "contestants": (list,),
-    "protocol": (dict,),
-    "warnings": (list,),
-    "created_at": (int, float),
-    "started_at": (int, float, type(None)),
-    "finished_at": (int, float, type(None)),
-    "wall_s": (int, float),
-}
+Record = TypeVar("Record", bound=Trial | Comparison | Accuracy | StudyRecord | Tags | ModelRecord)
 _One = TypeVar("_One")
 
 
@@ -78,33 +41,180 @@ class Row(Protocol):
         """Return the column `name`."""
 
 
+# --- columns ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """How a column is read; one that is not in `_COLUMNS` is text."""
+
+    kinds: tuple[type, ...] = (str,)  # of its value, decoded
+    is_json: bool = True
+    made: Callable[[Any], Any] = lambda value: value  # what the record holds
+
+
+def _contestants(found: list[Any]) -> tuple[Contestant, ...]:
+    try:
+        return tuple(Contestant(**one) for one in found)
+    except TypeError:
+        raise Damage("its list of configurations is incomplete") from None
+
+
+def _labels(found: list[Any]) -> tuple[str, ...]:
+    if not all(isinstance(one, str) for one in found):
+        raise Damage("its labels make no sense")
+    return tuple(found)
+
+
+def _result(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if found is None else regraded(found)
+
+
+_OBJECT = _Column((dict,))
+_OBJECT_OR_NONE = _Column((dict, type(None)))
+_LIST = _Column((list,))
+_NUMBER = _Column((int, float), is_json=False)
+_NUMBER_OR_NONE = _Column((int, float, type(None)), is_json=False)
+_SWITCH = _Column((int,), is_json=False, made=bool)
+_TEXT = _Column(is_json=False)
+_COLUMNS: Mapping[str, _Column] = {
+    **dict.fromkeys(("spec", "protocol", "dataset", "reply", "question", "info", "details"), _OBJECT),
+    **dict.fromkeys(("error", "answer"), _OBJECT_OR_NONE),
+    "result": _Column((dict, type(None)), made=_result),
+    **dict.fromkeys(("warnings", "tried"), _LIST),
+    "contestants": _Column((list,), made=_contestants),
+    "labels": _Column((list,), made=_labels),
+    **dict.fromkeys(("created_at", "wall_s"), _NUMBER),
+    **dict.fromkeys(("started_at", "finished_at"), _NUMBER_OR_NONE),
+    **dict.fromkeys(("starred", "archived"), _SWITCH),
+}
+
+
+@dataclass(frozen=True)
+class Table(Generic[Record]):
+    """One table: its records, and the columns that its checksum covers, in order.
+
+    Never edit the covered columns: a checksum of others needs another version number as its prefix. The owner
+    process (`process`) is not covered.
+    """
+
+    name: str
+    noun: str
+    kind: type[Record]
+    covered: tuple[str, ...] = ()  # none: rows have no checksum
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the record's fields, each a column."""
+        return tuple(one.name for one in fields(self.kind))
+
+    def columns(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of a record as SQLite takes them."""
+        assert set(values) <= set(self.fields), sorted(values)
+        return {
+            name: text(value) if value is not None and _COLUMNS.get(name, _TEXT).is_json else value
+            for name, value in values.items()
+        }
+
+    def read(self, row: Row) -> Record:
+        """Return the record of a row; the result of a trial lacks its raw measurements.
+
+        Raises:
+            Damage: the checksum does not match, or there is none and the row cannot be read.
+        """
+        if self.covered:
+            self._check(row)
+        try:
+            values = {name: _decoded(row[name], _COLUMNS.get(name, _TEXT)) for name in self.fields}
+        except (ValueError, TypeError, RecursionError):
+            raise Damage("a part of it cannot be read") from None
+        for name, value in values.items():
+            if not isinstance(value, _COLUMNS.get(name, _TEXT).kinds):
+                raise Damage(f"its {name} makes no sense")
+        if values.get("state", "FAIL") not in get_args(TrialState):
+            raise Damage("its state makes no sense")
+        return self.kind(**{name: _COLUMNS.get(name, _TEXT).made(value) for name, value in values.items()})
+
+    def checksum(self, row: Row) -> str:
+        """Return the checksum of the current content of a row."""
+        return _checksum([row[name] for name in self.covered])
+
+    def _check(self, row: Row) -> None:
+        try:
+            fits = row["checksum"] in ("", self.checksum(row))
+        except IndexError:  # the schema of the file is damaged
+            raise Damage("a column of it is missing") from None
+        if not fits:
+            raise Damage("its checksum does not match")
+
+
+TRIALS = Table(
+    "trials",
+    "trial",
+    Trial,
+    (
+        *("id", "kind", "state", "spec", "model_name", "model_sha256", "key", "created_at", "study", "owner"),
+        *("started_at", "finished_at", "error", "result", "fingerprint", "comparison"),
+    ),
+)
+COMPARISONS = Table(
+    "comparisons",
+    "comparison",
+    Comparison,
+    (
+        *("id", "state", "model_name", "model_sha256", "contestants", "protocol", "created_at", "study"),
+        *("owner", "started_at", "finished_at", "error", "result", "fingerprint", "warnings"),
+    ),
+)
+ACCURACIES = Table(
+    "accuracies",
+    "accuracy",
+    Accuracy,
+    (
+        *("id", "key", "model_sha256", "model_name", "spec", "dataset", "reply", "scores_path"),
+        *("created_at", "fingerprint"),
+    ),
+)
+STUDIES = Table(
+    "studies",
+    "study",
+    StudyRecord,
+    (
+        *("id", "state", "question", "spec", "model_name", "model_sha256", "created_at", "owner"),
+        *("started_at", "finished_at", "wall_s", "tried", "answer", "error", "fingerprint"),
+    ),
+)
+MARKS = Table("marks", "mark", Tags, ("id", "starred", "archived", "labels", "note", "changed_at"))
+MODELS = Table("models", "model", ModelRecord)
+
+
+def fields_of(one: object) -> dict[str, Any]:
+    """Return all fields of a record by name."""
+    return {field.name: getattr(one, field.name) for field in fields(one)}  # type: ignore[arg-type]
+
+
 def text(value: object) -> str:
     """Return `value` as compact JSON."""
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":"), default=asdict)
 
 
-def fields_of(one: Trial | Comparison) -> dict[str, Any]:
-    """Return all fields as plain data by name."""
-    if isinstance(one, Comparison):
-        data = {name: getattr(one, name) for name in COMPARISON_FIELDS}
-        return {**data, "contestants": [asdict(each) for each in one.contestants]}
-    return {name: getattr(one, name) for name in TRIAL_FIELDS}
+def _decoded(value: Any, column: _Column) -> Any:
+    if isinstance(value, str):
+        value.encode()  # raises for surrogates, which stand for invalid UTF-8
+    return json.loads(value) if column.is_json and value is not None else value
 
 
-def columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields as SQLite takes them."""
-    assert set(values) <= {*TRIAL_FIELDS, *COMPARISON_FIELDS}, sorted(values)
-    return {
-        name: text(value) if name in _JSON and value is not None else value for name, value in values.items()
-    }
+def _checksum(values: list[Any]) -> str:
+    plain = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return f"1:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
 
 
-def trial_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a trial as SQLite takes them; the result has no raw measurements."""
-    given = dict(values)
-    if given.get("result") is not None:
-        given["result"] = {name: part for name, part in given["result"].items() if name not in RAW_FIELDS}
-    return columns(given)
+# --- raw measurements ---------------------------------------------------------------------------------------
+
+
+def without_raw(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a result without its raw parts."""
+    return None if result is None else {name: result[name] for name in result if name not in RAW_FIELDS}
 
 
 def packed_samples(result: Mapping[str, Any] | None) -> bytes | None:
@@ -134,38 +244,12 @@ def raw_of(row: Row) -> dict[str, Any]:
     return raw_parts(row["data"])
 
 
-def repacked(data: str) -> bytes:
-    """Return raw parts in JSON text as packed bytes; raises like `raw_parts`."""
-    return samples.pack(raw_parts(data))
+def samples_checksum(trial_id: str, data: bytes | str) -> str:
+    """Return the checksum of the raw measurements of a trial."""
+    return _checksum([trial_id, data])
 
 
-def without_samples(result: str, at: float) -> str:
-    """Return the result column of a trial with the key `PRUNED` after its raw parts are deleted."""
-    return text({**json.loads(result), PRUNED: at})
-
-
-def trial(row: Row, raw: Mapping[str, Any]) -> Trial:
-    """Return the trial of a row, with its raw measurements.
-
-    Raises:
-        Damage: the row differs from what was written.
-    """
-    values = verified(row, "trials", TRIAL_FIELDS)
-    if values["result"] is not None:
-        values["result"] = {**regraded(values["result"]), **raw}
-    return Trial(**values)
-
-
-def comparison(row: Row) -> Comparison:
-    """Return the comparison of a row; raises `Damage` like `trial`."""
-    values = verified(row, "comparisons", COMPARISON_FIELDS)
-    try:
-        contestants = tuple(Contestant(**one) for one in values["contestants"])
-    except TypeError:
-        raise Damage("its list of configurations is incomplete") from None
-    if values["result"] is not None:
-        values["result"] = regraded(values["result"])
-    return Comparison(**{**values, "contestants": contestants})
+# --- damaged rows -------------------------------------------------------------------------------------------
 
 
 def damaged_trial(row: Row, damage: Damage) -> Trial:
@@ -184,15 +268,15 @@ def damaged_trial(row: Row, damage: Damage) -> Trial:
     )
 
 
+REMEDY = "Delete it on the page History, or restore a backup with `ortune restore FILE`."
+
+
 def is_text(value: object) -> bool:
     """Return whether a value is text that SQLite accepts."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
         return False
-
-
-REMEDY = "Delete it on the page History, or restore a backup with `ortune restore FILE`."
 
 
 def legible(value: object) -> str:
@@ -209,52 +293,3 @@ def undamaged(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return kept
-
-
-# --- seals --------------------------------------------------------------------------------------------------
-
-
-def checksum_of(row: Row, table: Table) -> str:
-    """Return the checksum of the current content of a row."""
-    return _checksum([row[name] for name in CHECKSUMMED[table]])
-
-
-def samples_checksum(trial_id: str, data: bytes | str) -> str:
-    """Return the checksum of the raw measurements of a trial."""
-    return _checksum([trial_id, data])
-
-
-def _checksum(values: list[Any]) -> str:
-    plain = [value.hex() if isinstance(value, bytes) else value for value in values]
-    return f"1:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
-
-
-def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
-    """Return the columns `names` of a row with JSON decoded.
-
-    Raises:
-        Damage: the seal does not match, or there is none and the row cannot be read.
-    """
-    try:
-        fits = row["checksum"] in ("", checksum_of(row, table))
-    except IndexError:  # the schema of the file is damaged
-        raise Damage("a column of it is missing") from None
-    if not fits:
-        raise Damage("its checksum does not match")
-    try:
-        values = {name: _value(row, name) for name in names}
-    except (ValueError, TypeError, RecursionError):
-        raise Damage("a part of it cannot be read") from None
-    odd = next(
-        (name for name, value in values.items() if not isinstance(value, _KINDS.get(name, (str,)))), ""
-    )
-    if odd or values.get("state", "FAIL") not in get_args(TrialState):
-        raise Damage(f"its {odd or 'state'} makes no sense")
-    return values
-
-
-def _value(row: Row, name: str) -> Any:
-    value = row[name]
-    if isinstance(value, str):
-        value.encode()  # raises for surrogates, which stand for invalid UTF-8
-    return json.loads(value) if name in _JSON and value is not None else value

@@ -15,8 +15,8 @@ import sqlite3
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +25,43 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import accuracies, database, pruning, queries, rows, searches, tags
-from core.store.accuracies import Accuracy
-from core.store.checksums import put_samples, update, write_checksum
-from core.store.copies import CheckResult
+from core.store import database, pruning, queries, rows
 from core.store.database import Database, access_error
 from core.store.imported import Shelf
 from core.store.pruning import PruneResult
 from core.store.queries import Query
-from core.store.rows import Damage, Table
-from core.store.searches import StudyRecord
+from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
+from core.store.rows import (
+    ACCURACIES,
+    COMPARISONS,
+    MARKS,
+    MODELS,
+    STUDIES,
+    TRIALS,
+    Damage,
+    Record,
+    Row,
+    Table,
+)
+from core.store.statements import (
+    MIN_PREFIX,
+    by_id,
+    counted,
+    insert,
+    put,
+    put_samples,
+    put_trial,
+    select,
+    update,
+)
 from core.store.tags import Change, Tags
 from core.wire import variables
-from core.wire.errors import INTERRUPTED, MissingError, StoreError
+from core.wire.errors import INTERRUPTED, StoreError
 from core.wire.files import expand_home
 
 STORE_NAME = "ortune.db"
-MIN_PREFIX = 6
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
-_NOUNS: Mapping[Table, str] = {
-    "trials": "trial",
-    "comparisons": "comparison",
-    "accuracies": "accuracy",
-    "studies": "study",
-    "marks": "mark",
-}
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
 
@@ -89,37 +100,6 @@ def home() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRecord:
-    """One model of the library. `details` holds facts of its creation, for example export differences."""
-
-    content_sha256: str  # of the .onnx file and its external data: the identity
-    sha256: str  # of the .onnx file alone
-    name: str
-    path: str
-    source: str  # "sample", "upload", "export", "file" or "folder"
-    info: wire.ModelInfo
-    note: str = ""
-    created_at: float = 0.0  # seconds since the epoch
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain JSON data."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
-    """Rows that a deletion of trials removes, or would remove."""
-
-    trials: tuple[str, ...]  # ids of the requested trials that exist
-    references: int  # baselines and ORT defaults of their comparisons, deleted with them
-    comparisons: int  # comparisons without remaining candidates
-    samples_bytes: int  # of raw measurements
-    starred: int
-    unfinished: tuple[str, ...]  # ids of waiting or running trials
-
-
 class Store:
     """The database at one path; its folder also holds artifacts, uploaded models and caches."""
 
@@ -146,20 +126,19 @@ class Store:
 
     def create_trial(self, trial: Trial, *, process: str = "") -> None:
         """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
-        samples = rows.packed_samples(trial.result)
         with self._database.writing() as db:
-            _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-            write_checksum(db, "trials", trial.id)
-            put_samples(db, trial.id, samples)
+            put_trial(db, trial, process)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; return False if there is no such trial (any more)."""
-        samples = rows.packed_samples(
-            changes.get("result")
-        )  # before the transaction, which blocks other writers
+        if "result" not in changes:
+            return self._change(TRIALS, trial_id, changes)
+        # packed before the transaction, which blocks other writers
+        samples = rows.packed_samples(changes["result"])
+        columns = TRIALS.columns({**changes, "result": rows.without_raw(changes["result"])})
         with self._database.writing() as db:
-            found = update(db, "trials", trial_id, rows.trial_columns(changes))
-            if found and "result" in changes:
+            found = update(db, TRIALS, trial_id, columns)
+            if found:
                 put_samples(db, trial_id, samples)
         return found
 
@@ -173,12 +152,9 @@ class Store:
             StoreError: no trial, or more than one, has that id; or it or its raw measurements are damaged.
         """
         with self._database.reading() as db:
-            row = _by_id(db, "trials", trial_id)
+            row = by_id(db, TRIALS, trial_id)
             samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
-        try:
-            found = rows.trial(row, {})
-        except Damage as damage:
-            raise self._damaged("trials", row, damage) from None
+        found = self._read(TRIALS, row)
         try:
             raw = rows.raw_of(samples) if samples else {}
         except ValueError as error:
@@ -191,11 +167,24 @@ class Store:
         whole: Any = {**found.result, **raw}
         return replace(found, result=whole)
 
-    def _damaged(self, table: Table, row: rows.Row, damage: Damage) -> StoreError:
-        return StoreError(
-            f"The {_NOUNS[table]} `{rows.legible(row['id'])}` in `{self.path}` is damaged: {damage}.",
-            hint=rows.REMEDY,
-        )
+    def _read(self, table: Table[Record], row: Row) -> Record:
+        try:
+            return table.read(row)
+        except Damage as damage:
+            raise StoreError(
+                f"The {table.noun} `{rows.legible(row['id'])}` in `{self.path}` is damaged: {damage}.",
+                hint=rows.REMEDY,
+            ) from None
+
+    def _one(self, table: Table[Record], ref: str) -> Record:
+        with self._database.reading() as db:
+            row = by_id(db, table, ref)
+        return self._read(table, row)
+
+    def _change(self, table: Table[Any], row_id: str, changes: Mapping[str, Any]) -> bool:
+        columns = table.columns(changes)
+        with self._database.writing() as db:
+            return update(db, table, row_id, columns)
 
     def trials(
         self,
@@ -217,7 +206,7 @@ class Store:
         hidden = "('reference')" if study else "('reference', 'screen')"
         where = f"kind NOT IN {hidden}" if kind is None else "1"
         with self._database.reading() as db:
-            found = [_trial_or_damaged(row) for row in _select(db, "trials", wanted, limit, where)]
+            found = [_trial_or_damaged(row) for row in select(db, TRIALS, wanted, limit, where)]
         return [one for one in found if damaged or one.state != "DAMAGED"]
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
@@ -283,7 +272,7 @@ class Store:
     def trial_id(self, ref: str) -> str:
         """Return the id of a trial from its first 6 or more characters; see `trial`."""
         with self._database.reading() as db:
-            found: str = _by_id(db, "trials", ref)["id"]
+            found: str = by_id(db, TRIALS, ref)["id"]
         return found
 
     def marks(self, trial_ids: Sequence[str]) -> dict[str, Tags]:
@@ -291,7 +280,7 @@ class Store:
         query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
         with self._database.reading() as db:
             found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
-        undamaged = rows.undamaged(found, lambda row: (str(row["id"]), tags.marks(row)))
+        undamaged = rows.undamaged(found, lambda row: (str(row["id"]), MARKS.read(row)))
         return {name: own for name, own in undamaged if own != Tags()}
 
     def labels(self) -> list[str]:
@@ -317,12 +306,12 @@ class Store:
         now: dict[str, Tags] = {}
         with self._database.writing() as db:
             for ref in trial_ids:
-                name: str = _by_id(db, "trials", ref)["id"]
+                name: str = by_id(db, TRIALS, ref)["id"]
                 row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
-                before = next(iter(rows.undamaged([row] if row else [], tags.marks)), Tags())
+                before = next(iter(rows.undamaged([row] if row else [], MARKS.read)), Tags())
                 now[name] = change.of(before)
-                _insert(db, "marks", tags.columns(name, now[name], time.time()), "INSERT OR REPLACE")
-                write_checksum(db, "marks", name)
+                columns = MARKS.columns(rows.fields_of(now[name]))
+                put(db, MARKS, {"id": name, **columns, "changed_at": time.time()}, replace=True)
         return now
 
     def prune(
@@ -387,17 +376,14 @@ class Store:
     ) -> None:
         """Store a new comparison with its trials in one transaction; `process` as for `create_trial`."""
         with self._database.writing() as db:
-            _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
-            write_checksum(db, "comparisons", comparison.id)
+            columns = COMPARISONS.columns(rows.fields_of(comparison))
+            put(db, COMPARISONS, {**columns, "process": process})
             for trial in trials:
-                _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-                write_checksum(db, "trials", trial.id)
-                put_samples(db, trial.id, rows.packed_samples(trial.result))
+                put_trial(db, trial, process)
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
-        with self._database.writing() as db:
-            return update(db, "comparisons", comparison_id, rows.columns(changes))
+        return self._change(COMPARISONS, comparison_id, changes)
 
     def comparison(self, comparison_id: str) -> Comparison:
         """Return a comparison; its trials hold the raw measurements.
@@ -408,12 +394,7 @@ class Store:
         Raises:
             StoreError: no comparison, or more than one, has that id; or it is damaged.
         """
-        with self._database.reading() as db:
-            row = _by_id(db, "comparisons", comparison_id)
-        try:
-            return rows.comparison(row)
-        except Damage as damage:
-            raise self._damaged("comparisons", row, damage) from None
+        return self._one(COMPARISONS, comparison_id)
 
     def comparisons(
         self,
@@ -442,7 +423,7 @@ class Store:
         where, bound = ("1", {}) if compared_sha256 is None else (took_part, {"sha256": compared_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
         with self._database.reading() as db:
-            return rows.undamaged(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
+            return rows.undamaged(select(db, COMPARISONS, wanted, limit, where, **bound), COMPARISONS.read)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
         """Return the trials of a comparison in the order of its configurations, without raw measurements.
@@ -453,7 +434,7 @@ class Store:
             found = db.execute(
                 "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
             ).fetchall()
-        return rows.undamaged(found, lambda row: rows.trial(row, {}))
+        return rows.undamaged(found, TRIALS.read)
 
     # --- A/A tests --------------------------------------------------------------------------------------
 
@@ -469,7 +450,7 @@ class Store:
             return
         at = time.time() if at is None else at
         with self._database.writing() as db:
-            _insert(db, "self_tests", {"fingerprint": fingerprint, "at": at, "data": rows.text(data)})
+            insert(db, "self_tests", {"fingerprint": fingerprint, "at": at, "data": rows.text(data)})
             db.execute(
                 "DELETE FROM self_tests WHERE fingerprint = ?1 AND rowid NOT IN (SELECT rowid FROM self_tests"
                 " WHERE fingerprint = ?1 ORDER BY at DESC, rowid DESC LIMIT ?2)",
@@ -488,31 +469,25 @@ class Store:
     def put_accuracy(self, one: Accuracy) -> None:
         """Store an accuracy, or replace the one with its id."""
         with self._database.writing() as db:
-            _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
-            write_checksum(db, "accuracies", one.id)
+            put(db, ACCURACIES, ACCURACIES.columns(rows.fields_of(one)), replace=True)
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
         """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
-        with self._database.reading() as db:
-            row = _by_id(db, "accuracies", accuracy_id)
-        try:
-            return accuracies.accuracy(row)
-        except Damage as damage:
-            raise self._damaged("accuracies", row, damage) from None
+        return self._one(ACCURACIES, accuracy_id)
 
     def accuracies(self, *, model_sha256: str | None = None, limit: int = 500) -> list[Accuracy]:
         """Return accuracies, newest first, without damaged ones; `model_sha256` is a model's content."""
         with self._database.reading() as db:
-            found = _select(db, "accuracies", {"model_sha256": model_sha256}, limit)
-        return rows.undamaged(found, accuracies.accuracy)
+            found = select(db, ACCURACIES, {"model_sha256": model_sha256}, limit)
+        return rows.undamaged(found, ACCURACIES.read)
 
     def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
         """Return the newest accuracy with that key, on that machine; None: on any."""
         if fingerprint == "":
             return None  # the machine is not known
         with self._database.reading() as db:
-            found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 2)
-        return next(iter(rows.undamaged(found, accuracies.accuracy)), None)
+            found = select(db, ACCURACIES, {"key": key, "fingerprint": fingerprint}, 2)
+        return next(iter(rows.undamaged(found, ACCURACIES.read)), None)
 
     def scores_path(self, accuracy_id: str) -> Path:
         """Return the path of the scores of an accuracy; its folder is created.
@@ -531,25 +506,17 @@ class Store:
 
     def put_study(self, one: StudyRecord, *, process: str = "") -> None:
         """Store a search, or replace the one with its id; `process` as for `create_trial`."""
-        values = {name: getattr(one, name) for name in searches.FIELDS}
-        columns = {**searches.columns(values), "process": process}
+        columns = {**STUDIES.columns(rows.fields_of(one)), "process": process}
         with self._database.writing() as db:
-            _insert(db, "studies", columns, "INSERT OR REPLACE")
-            write_checksum(db, "studies", one.id)
+            put(db, STUDIES, columns, replace=True)
 
     def update_study(self, study_id: str, **changes: Any) -> bool:
         """Change fields of a search; return False if there is no such search (any more)."""
-        with self._database.writing() as db:
-            return update(db, "studies", study_id, searches.columns(changes))
+        return self._change(STUDIES, study_id, changes)
 
     def study(self, study_id: str) -> StudyRecord:
         """Return a search by its id or its first 6 or more characters; see `trial`."""
-        with self._database.reading() as db:
-            row = _by_id(db, "studies", study_id)
-        try:
-            return searches.study(row)
-        except Damage as damage:
-            raise self._damaged("studies", row, damage) from None
+        return self._one(STUDIES, study_id)
 
     def studies(
         self, *, model_sha256: str | None = None, state: str | None = None, limit: int = 100
@@ -557,7 +524,7 @@ class Store:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
         wanted = {"model_sha256": model_sha256, "state": state}
         with self._database.reading() as db:
-            return rows.undamaged(_select(db, "studies", wanted, limit), searches.study)
+            return rows.undamaged(select(db, STUDIES, wanted, limit), STUDIES.read)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
@@ -585,12 +552,11 @@ class Store:
         """Read all rows and count valid and damaged ones."""
         with self._database.reading() as db:
             return CheckResult(
-                trials=_damage(db, "trials", lambda row: rows.trial(row, {})),
-                comparisons=_damage(db, "comparisons", rows.comparison),
-                accuracies=_damage(db, "accuracies", accuracies.accuracy),
-                samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
-                studies=_damage(db, "studies", searches.study),
-                marks=_damage(db, "marks", tags.marks),
+                samples=counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+                **{
+                    table.name: counted(db.execute(f"SELECT * FROM {table.name}"), table.read)  # noqa: S608
+                    for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS)
+                },
             )
 
     # --- interrupted jobs and rescued results -----------------------------------------------------------
@@ -605,9 +571,9 @@ class Store:
             Number of such trials.
         """
         with self._database.writing() as db:
-            interrupted = _interrupt(db, "trials", "trial", is_alive)
-            _interrupt(db, "comparisons", "comparison", is_alive)
-            _interrupt(db, "studies", "search", is_alive, hint="Continue the search.")
+            interrupted = _interrupt(db, TRIALS, "trial", is_alive)
+            _interrupt(db, COMPARISONS, "comparison", is_alive)
+            _interrupt(db, STUDIES, "search", is_alive, hint="Continue the search.")
         return interrupted
 
     def rescue(self, one: Trial | Comparison) -> Path:
@@ -667,22 +633,20 @@ class Store:
 
     def _adopt(self, data: Mapping[str, Any]) -> bool:
         if "contestants" in data:
-            comparison = {name: data[name] for name in rows.COMPARISON_FIELDS}
+            comparison = {name: data[name] for name in COMPARISONS.fields}
             return self.update_comparison(data["id"], **comparison)
         later = {"comparison": ""}  # fields that files of earlier versions lack
-        trial = {name: ({**later, **data})[name] for name in rows.TRIAL_FIELDS}
+        trial = {name: ({**later, **data})[name] for name in TRIALS.fields}
         return self.update_trial(data["id"], **trial)
 
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
         """Store a model, or replace the record of the same content."""
-        data = record.to_dict()
-        columns = {**data, "info": rows.text(data["info"]), "details": rows.text(data["details"])}
         with self._database.writing() as db:
             # the model has overwritten any earlier one at this path
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
-            _insert(db, "models", columns, "INSERT OR REPLACE")
+            insert(db, MODELS.name, MODELS.columns(rows.fields_of(record)), replace=True)
 
     # Damaged rows of models are skipped: their files are inspected again.
 
@@ -703,7 +667,7 @@ class Store:
                     " OR substr(sha256, 1, ?2) = ?1",
                     (ref.lower(), len(ref)),
                 ).fetchall()
-        models = rows.undamaged(found, _model)
+        models = rows.undamaged(found, MODELS.read)
         if len(models) > 1:
             raise StoreError(
                 f"`{ref}` names {len(models)} models: {', '.join(one.name for one in models)}.",
@@ -716,7 +680,7 @@ class Store:
     def models(self) -> list[ModelRecord]:
         """Return all models of the library, sorted by name."""
         with self._database.reading() as db:
-            return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
+            return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), MODELS.read)
 
     def remove_model(self, content_sha256: str) -> None:
         """Delete the record of a model; `library.remove_model` deletes its files."""
@@ -734,7 +698,7 @@ class Store:
         """Store the result of an inspection of `path`."""
         columns = {"path": path, "stamps": rows.text(stamps), "info": rows.text(info)}
         with self._database.writing() as db:
-            _insert(db, "inspections", columns, "INSERT OR REPLACE")
+            insert(db, "inspections", columns, replace=True)
 
     def put_peaks(self, fingerprint: str, data: Mapping[str, Any]) -> None:
         """Store the newest peaks of a machine.
@@ -744,18 +708,13 @@ class Store:
             data: plain JSON data, with `at`, seconds since the epoch.
         """
         if fingerprint:
-            with self._database.writing() as db:
-                row = {"name": f"peaks:{fingerprint}", "value": rows.text(data)}
-                _insert(db, "settings", row, "INSERT OR REPLACE")
+            self._set(f"peaks:{fingerprint}", rows.text(data))
 
     def peaks(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the newest peaks of a machine; None: never measured, or damaged."""
-        with self._database.reading() as db:
-            row = db.execute(
-                "SELECT value FROM settings WHERE name = ?", (f"peaks:{fingerprint}",)
-            ).fetchone()
+        value = self._setting(f"peaks:{fingerprint}")
         try:
-            found: dict[str, Any] | None = json.loads(row["value"]) if row else None
+            found: dict[str, Any] | None = None if value is None else json.loads(value)
         except ValueError:
             return None
         return found
@@ -764,19 +723,23 @@ class Store:
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
         """Pin a trial as the baseline of its model; None unpins it."""
-        name = f"baseline:{model_sha256}"
-        with self._database.writing() as db:
-            if trial_id is None:
-                db.execute("DELETE FROM settings WHERE name = ?", (name,))
-            else:
-                _insert(db, "settings", {"name": name, "value": trial_id}, "INSERT OR REPLACE")
+        self._set(f"baseline:{model_sha256}", trial_id)
 
     def baseline(self, model_sha256: str) -> str | None:
         """Return the id of the model's pinned trial."""
+        return self._setting(f"baseline:{model_sha256}")
+
+    def _set(self, name: str, value: str | None) -> None:
+        """Set one of the store's settings; None removes it."""
+        with self._database.writing() as db:
+            if value is None:
+                db.execute("DELETE FROM settings WHERE name = ?", (name,))
+            else:
+                insert(db, "settings", {"name": name, "value": value}, replace=True)
+
+    def _setting(self, name: str) -> str | None:
         with self._database.reading() as db:
-            row = db.execute(
-                "SELECT value FROM settings WHERE name = ?", (f"baseline:{model_sha256}",)
-            ).fetchone()
+            row = db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         return row["value"] if row else None
 
     def artifact_path(self, trial_id: str, kind: str) -> Path:
@@ -811,11 +774,6 @@ _NO_STAGE = (
 )
 
 
-def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
-    places = ", ".join(f":{name}" for name in columns)
-    db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
-
-
 def _temporary() -> list[Path]:
     """The system's folder for temporary files, if there is a writable one."""
     try:
@@ -832,51 +790,12 @@ def _is_own_file(path: Path) -> bool:
     return False
 
 
-def _select(
-    db: sqlite3.Connection,
-    table: Table,
-    wanted: Mapping[str, str | None],
-    limit: int,
-    where: str = "1",
-    **bound: str,
-) -> list[sqlite3.Row]:
-    """Rows with the values of `wanted` (None: any), newest first; `bound` are parameters of `where`."""
-    given = {name: value for name, value in wanted.items() if value is not None}
-    where = " AND ".join([where, *(f"{name} = :{name}" for name in given)])
-    query = f"SELECT * FROM {table} WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
-    return db.execute(query, {**given, **bound, "_limit": limit}).fetchall()
-
-
-def _trial_or_damaged(row: rows.Row) -> Trial:
+def _trial_or_damaged(row: Row) -> Trial:
     """The trial of a row, without raw measurements; DAMAGED if the row is damaged."""
     try:
-        return rows.trial(row, {})
+        return TRIALS.read(row)
     except Damage as damage:
         return rows.damaged_trial(row, damage)
-
-
-def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
-    """The row with this id, or the only one whose id begins with it."""
-    row: sqlite3.Row | None = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
-    if row is not None:
-        return row
-    found: list[sqlite3.Row] = []
-    if len(row_id) >= MIN_PREFIX:
-        query = f"SELECT * FROM {table} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
-        found = db.execute(query, (len(row_id), row_id)).fetchall()
-    noun = _NOUNS[table]
-    if not found:
-        raise MissingError(
-            f"There is no {noun} `{row_id}` here.",
-            hint="It was deleted, or is in another store. "
-            + ("The Search page and `searches` list" if table == "studies" else "History and `history` list")
-            + " what there is.",
-        )
-    if len(found) > 1:
-        raise StoreError(
-            f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the ID."
-        )
-    return found[0]
 
 
 def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
@@ -918,7 +837,7 @@ def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str
 
 def _interrupt(
     db: sqlite3.Connection,
-    table: Table,
+    table: Table[Any],
     noun: str,
     is_alive: Callable[[str, float], bool],
     hint: str = "Measure it again.",
@@ -929,7 +848,7 @@ def _interrupt(
         "hint": hint,
     }
     unfinished = db.execute(
-        f"SELECT id, process, created_at FROM {table} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
+        f"SELECT id, process, created_at FROM {table.name} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
     ).fetchall()
     readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
     gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]
@@ -939,25 +858,5 @@ def _interrupt(
     return len(gone)
 
 
-def _inspection(row: rows.Row) -> tuple[Stamps, wire.ModelInfo]:
+def _inspection(row: Row) -> tuple[Stamps, wire.ModelInfo]:
     return json.loads(row["stamps"]), json.loads(row["info"])
-
-
-def _model(row: rows.Row) -> ModelRecord:
-    values = {one.name: row[one.name] for one in fields(ModelRecord)}
-    return ModelRecord(
-        **{**values, "info": json.loads(values["info"]), "details": json.loads(values["details"])}
-    )
-
-
-def _damage(db: sqlite3.Connection, table: Table, made: Callable[[rows.Row], object]) -> tuple[int, int]:
-    return _counted(db.execute(f"SELECT * FROM {table}"), made)  # noqa: S608
-
-
-def _counted(found: Iterable[rows.Row], made: Callable[[rows.Row], object]) -> tuple[int, int]:
-    """Number of rows, and number of damaged rows."""
-    whole = damaged = 0
-    for row in found:
-        kept = rows.undamaged([row], made)
-        whole, damaged = whole + len(kept), damaged + 1 - len(kept)
-    return whole + damaged, damaged

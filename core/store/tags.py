@@ -1,4 +1,4 @@
-"""Tags of a trial (star, labels, note, archived): types, checks and columns; `Store.mark` writes them.
+"""Tags of a trial (star, labels, note, archived): types and checks; `Store.mark` writes them.
 
 Pure: no SQL.
 
@@ -7,12 +7,10 @@ Tags have rows of their own, so that a user's change never modifies a measuremen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from core.store.rows import Damage, Row, text, verified
 from core.wire.errors import SpecError
 
 MOST_LABELS = 20  # of one trial
@@ -108,35 +106,6 @@ def _checked_note(note: str) -> str:
             hint="Write a shorter one, without control characters.",
         )
     return found
-
-
-def marks(row: Row) -> Tags:
-    """Return the tags of a row; raises `Damage` if the row differs from what was written."""
-    values = verified(row, "marks", ("id", "labels", "note"))
-    try:
-        labels = json.loads(values["labels"])
-    except ValueError:
-        raise Damage("its labels cannot be read") from None
-    if not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
-        raise Damage("its labels make no sense")
-    return Tags(
-        starred=bool(row["starred"]),
-        archived=bool(row["archived"]),
-        labels=tuple(labels),
-        note=values["note"],
-    )
-
-
-def columns(trial_id: str, own: Tags, at: float) -> dict[str, Any]:
-    """Return tags as SQLite takes them; `at`: seconds since the epoch."""
-    return {
-        "id": trial_id,
-        "starred": int(own.starred),
-        "archived": int(own.archived),
-        "labels": text(list(own.labels)),
-        "note": own.note,
-        "changed_at": at,
-    }
 
 
 def split(labels: str | Iterable[str]) -> list[str]:

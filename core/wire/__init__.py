@@ -214,13 +214,18 @@ class Layout(TypedDict):
     buffer_offset: int  # of the first input in its page, in bytes; the others have their own
 
 
-class LoadReply(TypedDict):
-    """Reply of `load` (with: a LoadPlan): the session is built and the first run done."""
+class ProvidersUsed(TypedDict):
+    """How a built session differs from the request; a part of replies."""
 
     requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
+
+
+class LoadReply(ProvidersUsed):
+    """Reply of `load` (with: a LoadPlan): the session is built and the first run done."""
+
     batch_size: int  # counted on the inputs after the run
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
@@ -321,13 +326,9 @@ class OutputError(TypedDict):
     void: NotRequired[list[str]]  # outputs that cannot be compared: empty, or without a finite value
 
 
-class ProfileReply(TypedDict):
+class ProfileReply(ProvidersUsed):
     """Reply of `profile`; `profile` is `Profile.to_dict()`."""
 
-    requested_providers: list[str]
-    effective_providers: list[str]
-    fallback: bool
-    fallback_reason: str
     batch_size: int
     assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
     unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead

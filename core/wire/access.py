@@ -76,7 +76,6 @@ _FIRST_BYTES = (
     *(b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"),  # macOS
     b"MZ",  # Windows
 )
-_PIECE = 1 << 20  # bytes that are read at once
 _SUFFIXES = (".so", ".dylib", ".dll")
 
 
@@ -175,13 +174,11 @@ def resolve_library(text: str) -> tuple[Path, Library]:
 
 
 def _hash_of(path: Path, name: str, folder: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with open_regular(path) as file:
-            first = piece = file.read(_PIECE)
-            while piece:
-                digest.update(piece)
-                piece = file.read(_PIECE)
+            first = file.read(max(map(len, _FIRST_BYTES)))
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256")
     except FileNotFoundError:
         raise SpecError(
             f"There is no library `{name}` in `{folder}`.{nearest(name, available_libraries())}",

@@ -11,8 +11,8 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder of `core` and, in a checkout, of the sample models
 MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX Runtime take about as much
@@ -43,7 +43,7 @@ def refuse_irregular(path: Path) -> None:
     _check(mode, path)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; anything else is refused without blocking.
 
     Raises:

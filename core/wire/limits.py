@@ -1,4 +1,4 @@
-"""CPU and memory limits of this process, of its container and of the machine.
+"""CPU and memory of this process, of its container and of the machine: limits, time used and time waited.
 
 Pure functions of the text of `/proc` and `/sys` files, and a few that read those files. Standard library
 only. Source of the formats: the kernel's cgroup-v1 and cgroup-v2 documentation.
@@ -9,12 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # of the kernel's counters
 _V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTime:
+    """Seconds since the machine started, summed over some CPUs."""
+
+    cpus: int
+    busy_s: float
+    steal_s: float
+    idle_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +59,10 @@ def parse_memory_limit(text: str) -> int | None:
     return None if value >= _V1_UNLIMITED else value
 
 
-def parse_meminfo(text: str) -> int:
-    """Bytes of the machine's memory from `/proc/meminfo`; 0 when the line is missing."""
-    for line in text.splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def parse_available(text: str) -> int:
-    """Bytes that `/proc/meminfo` calls available; 0 when the line is missing."""
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def parse_meminfo(text: str, name: str) -> int:
+    """Bytes on the line `name` of `/proc/meminfo`, such as "MemTotal"; 0 when the line is missing."""
+    match = re.search(rf"^{name}: +(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
 
 
 def parse_throttling(text: str) -> Throttling:
@@ -70,6 +71,28 @@ def parse_throttling(text: str) -> Throttling:
     microseconds, nanoseconds = values.get("throttled_usec"), values.get("throttled_time")
     seconds = int(microseconds) / 1e6 if microseconds else int(nanoseconds or 0) / 1e9
     return Throttling(periods=int(values.get("nr_throttled", 0)), seconds=seconds)
+
+
+def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | None:
+    """Sum the time of `cpus` in `/proc/stat`, of all CPUs where none are named.
+
+    Returns:
+        None where a line is missing or too short.
+    """
+    lines = dict(re.findall(r"^cpu(\d*) +([\d ]+)$", stat, re.MULTILINE))
+    names = [""] if cpus is None else [str(cpu) for cpu in cpus]
+    rows = [[int(field) for field in lines.get(name, "").split()[:8]] for name in names]
+    if not rows or any(len(row) < 8 for row in rows):
+        return None
+    user, nice, system, idle, waiting, irq, softirq, steal = (
+        sum(column) / TICKS_PER_S for column in zip(*rows, strict=True)
+    )
+    return CpuTime(
+        cpus=len(lines) - 1 if cpus is None else len(rows),
+        busy_s=user + nice + system + irq + softirq,
+        steal_s=steal,
+        idle_s=idle + waiting,
+    )
 
 
 def parse_pressure(text: str) -> float | None:
@@ -147,13 +170,13 @@ def memory_limit(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = No
         parse_memory_limit(_read(folder / "memory.limit_in_bytes"))
         for folder in _folders(root, "memory", groups)
     ]
-    machine = parse_meminfo(_read(Path("/proc/meminfo"))) or _sysconf_memory()
+    machine = parse_meminfo(_read(Path("/proc/meminfo")), "MemTotal") or _sysconf_memory()
     return min([limit for limit in limits if limit is not None] + [machine])
 
 
 def available_memory(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> int:
     """Bytes that could be allocated now, within the machine's memory and the container's limit."""
-    free = [parse_available(_read(Path("/proc/meminfo"))) or _sysconf_memory()]
+    free = [parse_meminfo(_read(Path("/proc/meminfo")), "MemAvailable") or _sysconf_memory()]
     for controller, limit, usage in (
         ("", "memory.max", "memory.current"),
         ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -172,13 +195,6 @@ def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None =
             if "nr_throttled" in _read(folder / "cpu.stat"):
                 return folder / "cpu.stat"
     return None
-
-
-def throttling_increase(before: Throttling, after: Throttling) -> Throttling:
-    """Return the increase of the throttling counters."""
-    return Throttling(
-        periods=max(0, after.periods - before.periods), seconds=max(0.0, after.seconds - before.seconds)
-    )
 
 
 def cap_memory() -> None:

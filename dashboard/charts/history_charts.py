@@ -19,8 +19,8 @@ import plotly.graph_objects as go
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
-from core.show.words import value_text
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
+from core.spec.settings import value_words
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from dashboard.charts import (
     HEIGHT,
@@ -137,9 +137,9 @@ def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if name == "providers":
                 yield name, ", ".join(str(one.get("name", "")) for one in value)
             elif isinstance(value, Mapping):
-                yield from ((str(key), value_text(one)) for key, one in value.items())
+                yield from ((str(key), value_words(one)) for key, one in value.items())
             else:
-                yield str(name), value_text(value)
+                yield str(name), value_words(value)
     if (engine := spec.get("engine")) is not None:
         yield "engine", str(engine)
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from core.evidence.result_types import CoursePoint, FrontPoint
-from core.run.axes import point_name, value_words
+from core.run.axes import point_name
 from core.run.sweep import Measured
 from core.spec.metrics import SHOWN_UNITS
+from core.spec.settings import value_words
 from core.spec.space import changes_words
 from dashboard.charts.compare_charts import BASELINE, ForestInfo
 from dashboard.charts.search_charts import cost_title

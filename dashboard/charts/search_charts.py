@@ -19,6 +19,7 @@ from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, Sp
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.metrics import BY_PASSES, METRICS, SHOWN_UNITS
+from core.spec.settings import value_words
 from core.spec.space import changes_words
 from core.wire.units import ci
 from dashboard.charts import (
@@ -113,7 +114,7 @@ def metric_name(metric: str) -> str:
 
 
 def _effect_name(one: EffectRecord) -> str:
-    return f"{changes_words({one['setting']: one['value']})}, not {searches.value_words(one['against'])}"
+    return f"{changes_words({one['setting']: one['value']})}, not {value_words(one['against'])}"
 
 
 def _intervals(rows: Sequence[ForestRow], baseline: str) -> ForestInfo:

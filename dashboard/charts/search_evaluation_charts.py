@@ -13,9 +13,8 @@ import plotly.graph_objects as go
 
 from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import EffectRecord
-from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
-from core.spec.settings import SETTINGS
+from core.spec.settings import SETTINGS, value_words
 from core.spec.space import changes_words
 from dashboard.charts import MUTED, PALETTE, text_lines
 from dashboard.charts.parallel_charts import Line, add_lines, along, beside, figure_of
@@ -82,7 +81,7 @@ def parallel_info(
 
 def _dimension(name: str, tried: Sequence[Evaluation]) -> Dimension:
     default = _DEFAULTS.get(name)
-    own = [searches.value_words(one.changes.get(name, default)) for one in tried]
+    own = [value_words(one.changes.get(name, default)) for one in tried]
     values = sorted(set(own), key=lambda text: (text.isdigit(), int(text) if text.isdigit() else 0, text))
     return Dimension(
         name=name.removeprefix("session."), values=values, at=[values.index(text) for text in own]

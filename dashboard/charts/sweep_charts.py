@@ -13,9 +13,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.run.axes import THREADS, point_name, row_of, value_words
+from core.run.axes import THREADS, point_name, row_of
 from core.run.sweep import Measured
-from core.spec.settings import Value
+from core.spec.settings import Value, value_words
 from core.wire.output_check import OUTPUTS_DIFFER
 from core.wire.units import brief, interval, provider
 from dashboard.charts import (

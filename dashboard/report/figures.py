@@ -14,7 +14,14 @@ from core.evidence.measurement import Trial
 from core.run.best_point import supported_percentile
 from core.run.search.stored import answer_of, evaluations_of
 from core.show import comparison_text, verdict
-from core.show.report.subjects import About, ComparisonSubject, Curve, OneTrial, Search, Why
+from core.show.report.subjects import (
+    About,
+    AboutComparison,
+    AboutDifference,
+    AboutSearch,
+    AboutSweep,
+    AboutTrial,
+)
 from core.show.sheets import searches
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
@@ -47,20 +54,20 @@ class Plot:
 def plots_of(about: About) -> list[Plot]:
     """Return the plots of a report; none if there is nothing to draw."""
     match about:
-        case OneTrial():
+        case AboutTrial():
             return list(_trial(about))
-        case ComparisonSubject():
+        case AboutComparison():
             return list(_comparison_figures(about.comparison, about.trials))
-        case Search():
+        case AboutSearch():
             return list(_search(about))
-        case Curve():
+        case AboutSweep():
             return list(_curve(about))
-        case Why():
+        case AboutDifference():
             return list(_explanation_figures(about))
     return []  # a scorecard is a table
 
 
-def _trial(about: OneTrial) -> Iterator[Plot]:
+def _trial(about: AboutTrial) -> Iterator[Plot]:
     trial, comparison = about.trial, about.comparison
     if trial.kind == "profile":
         yield from _profile(trial)
@@ -127,7 +134,7 @@ def _profile(trial: Trial) -> Iterator[Plot]:
     )
 
 
-def _search(about: Search) -> Iterator[Plot]:
+def _search(about: AboutSearch) -> Iterator[Plot]:
     record = about.record
     answer: Any = answer_of(record)
     objective = question_from_dict(record.question).objective
@@ -177,7 +184,7 @@ def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Evaluation], rat
         )
 
 
-def _curve(about: Curve) -> Iterator[Plot]:
+def _curve(about: AboutSweep) -> Iterator[Plot]:
     complete = [one for one in about.points if one.latency]
     if not complete:
         return
@@ -193,7 +200,7 @@ def _curve(about: Curve) -> Iterator[Plot]:
         )
 
 
-def _explanation_figures(about: Why) -> Iterator[Plot]:
+def _explanation_figures(about: AboutDifference) -> Iterator[Plot]:
     if not about.found.end.decided:
         return
     unit = "row" if about.found.end.per_row else "run"

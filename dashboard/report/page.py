@@ -1,6 +1,6 @@
 """A report as one HTML file: interactive plots, both themes, printable, no external request.
 
-Everything from models, files and people is escaped here: text by `_text`, data of the figures by `_data`. A
+Everything from models, files and people is escaped here: text by `escaped`, data of the figures by `_data`. A
 content security policy in the file allows its own two scripts and nothing else, so that a name that escaped
 both could neither run code nor send a request.
 """
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
@@ -20,14 +18,11 @@ from plotly.offline import get_plotlyjs
 
 from core.evidence.verdict import Color
 from core.show.format import when
+from core.show.html import escaped, parts, prose
 from core.show.report import File, Price, Report, Section
 from core.show.report.compose import compose
-from core.show.report.markdown import table_texts
 from core.show.report.subjects import About
-from core.show.sheets import Fact, Part
-from core.show.table import Table, as_text
 from core.store import Store
-from core.wire.units import visible
 from dashboard.report.figures import Plot, plots_of
 
 MOST_BYTES = 6_000_000  # of a file that people send to each other
@@ -62,7 +57,7 @@ def _written(report: Report, plots: Sequence[Plot], spared: Sequence[Plot] = ())
     style = here.with_name("report.css").read_text("utf-8")
     return Template(here.with_name("report.html").read_text("utf-8")).substitute(
         policy=_policy([one for one in (plotly, script) if one], style),
-        title=_text(f"{report.title} · ORTune"),
+        title=escaped(f"{report.title} · ORTune"),
         style=style,
         body="\n".join(_body(report, plots, spared)),
         data=_data(plots),
@@ -92,41 +87,31 @@ def _data(plots: Sequence[Plot]) -> str:
     return text
 
 
-def _text(text: str) -> str:
-    """Return text as HTML without markup; unprintable characters become visible."""
-    return html.escape(visible(text), quote=True)
-
-
-def _prose(text: str) -> str:
-    """Return a sentence as HTML; text in backticks becomes code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
-
-
 # --- content ------------------------------------------------------------------------------------------------
 
 
 def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iterable[str]:
     if report.recorded:
-        yield f'<p class="recorded" role="note">{_text(report.recorded)}</p>'
-    yield f"<h1>{_text(report.title)}</h1>"
-    yield f'<p class="about">{_text(_about(report))}</p>'
+        yield f'<p class="recorded" role="note">{escaped(report.recorded)}</p>'
+    yield f"<h1>{escaped(report.title)}</h1>"
+    yield f'<p class="about">{escaped(_about(report))}</p>'
     if report.rejected:
         yield (
             '<section class="box red" role="alert"><h2>✕ Rejected: no '
-            f"verdict</h2><p>{_prose(report.rejected)}</p></section>"
+            f"verdict</h2><p>{prose(report.rejected)}</p></section>"
         )
     yield f'<section class="box {report.color}"><p class="verdict">'
-    yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {_text(report.verdict)}</p>'
+    yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {escaped(report.verdict)}</p>'
     if report.support:
-        yield f"<p>{_text(' · '.join(report.support))}</p>"
+        yield f"<p>{escaped(' · '.join(report.support))}</p>"
     yield "</section>"
     yield from _plots(plots)
     for one in spared:
-        yield f"<p>{_text(LEFT_OUT.format(one.title))}</p>"
+        yield f"<p>{escaped(LEFT_OUT.format(one.title))}</p>"
     for section in (*report.result, *([report.cost] if report.cost is not None else [])):
         yield from _section(section)
     if report.caveats:
-        items = "".join(f"<li>{_prose(one)}</li>" for one in report.caveats)
+        items = "".join(f"<li>{prose(one)}</li>" for one in report.caveats)
         yield f"<section><h2>Caveats</h2><ul>{items}</ul></section>"
     for section in report.method:
         yield from _section(section)
@@ -136,7 +121,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
             yield from _file(file)
         yield "</section>"
     said = f"Measured by ORTune {report.tool_version}. This file works offline."
-    yield f"<footer>{_text(said)}</footer>"
+    yield f"<footer>{escaped(said)}</footer>"
 
 
 def _about(report: Report) -> str:
@@ -148,63 +133,22 @@ def _plots(plots: Sequence[Plot]) -> Iterable[str]:
     for number, one in enumerate(plots):
         height = int(one.figure.layout.height or 360)
         yield (
-            f'<figure><h2>{_text(one.title)}</h2><div class="plot" id="plot-{number}" role="img" '
-            f'aria-label="{_text(one.alt)}" style="height:{height}px"></div>'
-            f"<figcaption>{_text(one.alt)}.</figcaption></figure>"
+            f'<figure><h2>{escaped(one.title)}</h2><div class="plot" id="plot-{number}" role="img" '
+            f'aria-label="{escaped(one.alt)}" style="height:{height}px"></div>'
+            f"<figcaption>{escaped(one.alt)}.</figcaption></figure>"
         )
 
 
 def _section(section: Section) -> Iterable[str]:
-    yield f"<section><h2>{_text(section.title)}</h2>"
-    yield from _parts(section.parts)
+    yield f"<section><h2>{escaped(section.title)}</h2>"
+    yield from parts(section.parts)
     yield "</section>"
 
 
-def _parts(parts: Sequence[Part]) -> Iterable[str]:
-    facts: list[Fact] = []
-    for part in [*parts, None]:
-        if isinstance(part, Fact):
-            facts.append(part)
-            continue
-        if facts:
-            yield from _facts(facts)
-            facts = []
-        if isinstance(part, Table):
-            yield from _table(part)
-        elif part is not None:
-            yield f'<p class="{part.color or "plain"}">{_prose(part.text)}</p>'
-
-
-def _facts(facts: Sequence[Fact]) -> Iterable[str]:
-    rows = "".join(
-        f'<tr><th scope="row">{_text(one.name)}</th>'
-        f'<td class="{one.color or "plain"}">{_prose(one.text)}</td></tr>'
-        for one in facts
-    )
-    yield f'<table class="facts">{rows}</table>'
-
-
-def _table(table: Table) -> Iterable[str]:
-    heads, rows = table_texts(table)
-    left = {one.head for one in as_text(table)[0] if one.is_text}
-    sides = ["left" if head in left else "right" for head in heads]
-    named = list(zip(heads, sides, strict=True))
-    yield '<div class="wide"><table><thead><tr>'
-    yield "".join(f'<th scope="col" class="{side}">{_text(head)}</th>' for head, side in named)
-    yield "</tr></thead><tbody>"
-    colors = table.colors or [None] * len(rows)
-    for row, color in zip(rows, colors, strict=True):
-        cells = zip(row, sides, strict=True)
-        yield f'<tr class="{color or "plain"}">'
-        yield "".join(f'<td class="{side}">{_text(cell)}</td>' for cell, side in cells)
-        yield "</tr>"
-    yield "</tbody></table></div>"
-
-
 def _file(file: File) -> Iterable[str]:
-    inside = f"<p>{_text(file.missing)}</p>" if file.missing else f"<pre>{_lines(file.text)}</pre>"
-    yield f"<details><summary>{_text(file.name)}</summary>{inside}</details>"
+    inside = f"<p>{escaped(file.missing)}</p>" if file.missing else f"<pre>{_lines(file.text)}</pre>"
+    yield f"<details><summary>{escaped(file.name)}</summary>{inside}</details>"
 
 
 def _lines(text: str) -> str:
-    return "\n".join(_text(line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(escaped(line) for line in text.rstrip("\n").split("\n"))

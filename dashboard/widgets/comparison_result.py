@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import streamlit as st
@@ -11,11 +11,12 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
+from core.run.job import Status
 from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import format, live_events, messages, session_jobs, state
+from dashboard import format, live_events, messages, state
 from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
@@ -24,6 +25,7 @@ from dashboard.widgets import (
     latency_plots,
     live_text,
     live_view,
+    page_frame,
     playback,
     plots,
     results,
@@ -32,8 +34,6 @@ from dashboard.widgets import (
 
 TABLE = "compare.table"
 PICTURE_PX = 420  # least height of a finished forest plot
-Follow = Callable[[], Event]
-TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page Explain
 
 
 def title(comparison: Comparison) -> None:
@@ -44,30 +44,22 @@ def title(comparison: Comparison) -> None:
 # --- while it runs ----------------------------------------------------------------------------------------
 
 
-def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") -> None:
+def watch(comparison: Comparison, build: playback.Build, *, key: str, name: str = "") -> None:
     """Draw the running comparison: progress, every interval and p50 so far, and the failed configurations.
 
     Args:
         comparison: the running one.
-        build: builds its events; from `follow`.
+        build: builds its events; from `events`.
         key: of the view.
-        name: of the stream; empty: the id of the comparison.
+        name: of the stream; empty: the usual one.
     """
+    usual, follow = live_view.stream(comparison.id, build, partial(_elsewhere, comparison.id))
     tick_s = live_view.pace(comparison.id, comparison.state)
-    live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
+    live_view.watch(name or usual, follow, key=key, tick_s=tick_s)
 
 
-def played(comparison: Comparison) -> tuple[str, Follow]:
-    """Return the stream of a played-back comparison: its name, and the function that builds its events."""
-    field, share = live_text.compared_configurations(comparison, trials_of(comparison)()), margin(comparison)
-    return playback.stream(
-        comparison.id,
-        lambda status, _: live_events.of_comparison(status, comparison, field, margin=share, failed={}),
-    )
-
-
-def follow(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> Follow:
-    """Return the function that builds the events of a comparison that runs here or elsewhere.
+def events(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> playback.Build:
+    """Return the function that builds the events of a comparison.
 
     Args:
         comparison: the running one.
@@ -75,17 +67,17 @@ def follow(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> Foll
     """
     field, share = live_text.compared_configurations(comparison, trials()), margin(comparison)
 
-    def event() -> Event:
-        status = session_jobs.status(comparison.id)
-        if status is not None and session_jobs.is_active(status):
-            left = [one for one in trials() if one.state == "FAIL"]
-            failed = {one.id: one.error["message"] for one in left if one.error is not None}
-            return live_events.of_comparison(status, comparison, field, margin=share, failed=failed)
-        if state.store().comparison(comparison.id).state not in ACTIVE:
-            return live_events.ENDED
-        return live_events.of_other_process(f"Being measured by {comparison.owner}")
+    def event(status: Status, _: float) -> Event:
+        left = [one for one in trials() if one.state == "FAIL"]
+        failed = {one.id: one.error["message"] for one in left if one.error is not None}
+        return live_events.of_comparison(status, comparison, field, margin=share, failed=failed)
 
     return event
+
+
+def _elsewhere(comparison_id: str) -> str | None:
+    found = state.store().comparison(comparison_id)
+    return f"Being measured by {found.owner}" if found.state in ACTIVE else None
 
 
 def trials_of(comparison: Comparison) -> live.CachedRead[list[Trial]]:
@@ -127,24 +119,14 @@ def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     named = comparison_text.labels(comparison)
     for trial in trials.values():
         if trial.state == "FAIL" and trial.error:
-            hint = f"\n\n**What to do:** {format.plain(trial.error['hint'])}" if trial.error["hint"] else ""
-            st.error(
-                format.plain(trial.error["message"]) + hint,
-                title=f"{format.plain(named.get(trial.id, trial.id[:8]))} failed",
-                icon=":material/error:",
-            )
+            messages.report(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
 
 
 def _headline(comparison: Comparison) -> None:
     result = comparison.facts
     said = format.plain(comparison_text.headline(comparison))
-    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):
-        st.error(
-            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
-            title=said,
-            icon=":material/block:",
-        )
+        results.rejected(result, said)
         results.other_processes_note(result)
         return
     st.markdown(f"#### {said}")
@@ -199,22 +181,14 @@ def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str,
         pair = known[:2] if len(known) > 1 else [comparison_text.reference(comparison), known[0]]
         if pair[0] != pair[1] and all(trial in trials for trial in pair):
             other = "these two" if len(known) > 1 else "versus baseline"
-            st.page_link(
-                "views/explain/page.py",
-                label=f"Explain {other}",
-                icon=":material/troubleshoot:",
-                query_params={TRIAL_A: pair[0], TRIAL_B: pair[1]},
-            )
+            page_frame.link("explain", f"Explain {other}", a=pair[0], b=pair[1])
 
 
 def _single(trial: Trial) -> None:
     if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
         results.open_in_tune(trial)
-    link = {state.TRIAL_PARAM: trial.id}
-    st.page_link(
-        "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
-    )
-    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+    page_frame.link("profile", "Profile", trial=trial.id)
+    page_frame.link("export", "Export", trial=trial.id)
 
 
 def _details(comparison: Comparison) -> None:

@@ -21,7 +21,7 @@ from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, messages, state
-from dashboard.widgets import choice, feeding, provider_chain
+from dashboard.widgets import choice, feeding, page_frame, provider_chain
 from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
 
@@ -49,7 +49,7 @@ def model_picker() -> ModelRecord | None:
     """Draw the choice of the model and return the current one; without any, show why and return None."""
     current = state.current_model()
     if current is None:
-        st.page_link("views/models/page.py", label="Open Models", icon=":material/deployed_code:")
+        page_frame.link("models", "Open Models")
         return None
     records = {one.content_sha256: one for one in [current, *state.store().models()]}
     choice.draw(

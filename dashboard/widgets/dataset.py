@@ -159,6 +159,14 @@ def chosen_dataset(prefix: str) -> DatasetSpec | None:
     return spec.model_copy(update={"path": state.portable(str(path))})
 
 
+def labelled_if_valid() -> DatasetSpec | None:
+    """Return the labelled data of this session; None without any, or where the form would report an error."""
+    try:
+        return chosen_dataset(LABELLED)
+    except TunerError:
+        return None
+
+
 def _value(prefix: str, name: str) -> Any:
     return st.session_state.get(key(prefix, name), FIRST_VALUES[name])
 

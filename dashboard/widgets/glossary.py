@@ -29,16 +29,6 @@ def _show() -> None:
     _draw(found)
 
 
-def words(*chosen: str) -> None:
-    """Draw a button that opens some terms, next to their use.
-
-    Args:
-        chosen: keys of the glossary.
-    """
-    with st.popover("Terms", icon=":material/menu_book:", type="tertiary"):
-        terms(*chosen)
-
-
 def terms(*chosen: str) -> None:
     """Draw the meaning of some terms, inside an opened element.
 

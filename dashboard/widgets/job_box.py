@@ -33,7 +33,7 @@ def draw(
     """
     end = f".{of}" if of else ""
     with st.container(key=f"{page}.live{end}", gap="xsmall"):
-        if job is None or not session_jobs.is_active(job):
+        if not session_jobs.is_active(job):
             return
         live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
         cancel(job.id, key=f"{page}.cancel{end}", help=help)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import streamlit as st
 
-from dashboard import session_jobs, url_state
+from dashboard import live_events, session_jobs, url_state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
+from dashboard.widgets import playback
 
 _HERE = Path(__file__).parent
 _component = st.components.v2.component(
@@ -57,6 +60,29 @@ def watch(
         on_ended_change=_redrawn,
         width="content" if part == "ratio" else "stretch",
     )
+
+
+def stream(
+    job: str, build: playback.Build, elsewhere: Callable[[], str | None]
+) -> tuple[str, Callable[[], Event]]:
+    """Return the name of a job's stream, and what builds its events, for `watch`.
+
+    Args:
+        job: its id; it runs here or elsewhere, or is played back.
+        build: builds an event from a status and its time, in seconds since the epoch.
+        elsewhere: reads from the store who runs it, while another process does; None: it has ended.
+    """
+    if playback.playing(job):
+        return playback.stream(job, build)
+    return job, partial(_event, job, build, elsewhere)
+
+
+def _event(job: str, build: playback.Build, elsewhere: Callable[[], str | None]) -> Event:
+    status = session_jobs.status(job)
+    if session_jobs.is_active(status):
+        return build(status, time.time())
+    words = elsewhere()
+    return live_events.ENDED if words is None else live_events.of_other_process(words)
 
 
 def pace(job: str, job_state: str) -> float:

@@ -20,6 +20,7 @@ from core.wire.provenance import thread_advice
 from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.charts import machine_charts
 from dashboard.live_events import Event
+from dashboard.pages import PAGES
 from dashboard.widgets import live_view, plots, results, tables
 
 REFRESH_S = 10.0  # between two polls of a browser; other servers measure too, and reading a folder is cheap
@@ -56,7 +57,7 @@ def queue_line() -> None:
     if followed is not None:
         _, page, query = followed
         show(key="queue.own")
-        st.page_link(page, label="Open", icon=":material/arrow_forward:", query_params=query)
+        st.page_link(PAGES[page].file, label="Open", icon=":material/arrow_forward:", query_params=query)
     show(key="queue.others", part="more")
 
 

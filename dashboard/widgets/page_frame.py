@@ -7,9 +7,12 @@ settings in the left pane and its answer in the right one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.pages import PAGES
 
 SETTINGS_PX, MODEL_PX = 340, 220
 
@@ -47,6 +50,30 @@ def bar(title: str, about: str = "") -> Bar:
             ),
             action=st.container(width="content", key="bar.action"),
         )
+
+
+def link(
+    page: str, label: str, *, icon: str = "", help: str | None = None, disabled: bool = False, **query: str
+) -> None:
+    """Draw a link to a page.
+
+    Args:
+        page: its name.
+        label: of the link.
+        icon: name of a Material Symbol; empty: that of the page.
+        help: what the page shows then.
+        disabled: whether it leads nowhere now.
+        query: of its address.
+    """
+    symbol = f":material/{icon or PAGES[page].icon}:"
+    st.page_link(
+        PAGES[page].file, label=label, icon=symbol, help=help, disabled=disabled, query_params=query or None
+    )
+
+
+def switch_to(page: str, **query: str) -> NoReturn:
+    """End this run and open a page, with a query in its address."""
+    st.switch_page(PAGES[page].file, query_params=query or None)
 
 
 def panes(width: int = SETTINGS_PX) -> tuple[DeltaGenerator, DeltaGenerator]:

@@ -22,7 +22,7 @@ from core.wire.profile import HOST_TIMED, Profile, profile_from_dict
 from dashboard import format, messages, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import ProviderNames
-from dashboard.widgets import peaks, profile_views
+from dashboard.widgets import page_frame, peaks, profile_views
 from dashboard.widgets.profile_views import Shown
 
 MEAN, MEDIAN = "Mean", "Median"
@@ -346,18 +346,8 @@ def _actions(trial_id: str, asked: Mapping[str, Any]) -> None:
         if trace.is_file()
         else "The trace file is no longer there.",
     )
-    st.page_link(
-        "views/graph/page.py",
-        label="Show in the graph",
-        icon=":material/account_tree:",
-        query_params={state.TRIAL_PARAM: trial_id},
-    )
-    st.page_link(
-        "views/profile/page.py",
-        label="Link to this profile",
-        icon=":material/link:",
-        query_params={state.TRIAL_PARAM: trial_id},
-    )
+    page_frame.link("graph", "Show in the graph", trial=trial_id)
+    page_frame.link("profile", "Link to this profile", icon="link", trial=trial_id)
 
 
 def _reader(trace: Path) -> Callable[[], bytes]:
@@ -373,4 +363,4 @@ def _use(asked: Mapping[str, Any]) -> None:
     except TunerError as error:
         messages.report(error)
         return
-    st.switch_page("views/tune/page.py")
+    page_frame.switch_to("tune")

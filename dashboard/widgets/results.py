@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
@@ -19,7 +19,7 @@ from core.wire.errors import TunerError
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
 from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
-from dashboard.widgets import controls, tables
+from dashboard.widgets import controls, page_frame, tables
 
 STATES: Mapping[str, tuple[str, str]] = {
     # state -> icon, colour
@@ -70,6 +70,13 @@ def other_processes_note(result: Result | None) -> None:
     """Say which other processes used the machine, next to the numbers of a comparison."""
     if words := verdict.background_load_text(result):
         st.caption(f":material/groups: {format.plain(f'Measured {words}. {verdict.BUSY_MEANING}')}")
+
+
+def rejected(result: Result, title: str | None = None) -> None:
+    """Draw why a comparison was rejected, and what to do."""
+    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+    said = f"{reason}\n\n**What to do:** {remedy}" if remedy else reason
+    st.error(said, title=title, icon=":material/block:")
 
 
 def pruned_note(missing: Sequence[str] = ()) -> None:
@@ -136,7 +143,7 @@ def open_in_tune(trial: Trial) -> None:
         messages.report(error)
         return
     TUNE.show(trial.id)
-    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+    page_frame.switch_to("tune", trial=trial.id)
 
 
 def input_shapes_text(trial: Trial) -> str:
@@ -239,7 +246,7 @@ def outputs(result: Result, *, agree: bool = True) -> None:
 def run_details(result: Result) -> None:
     """Draw the requested settings, the inputs and the providers used."""
     if shown := result.get("fed"):
-        words = "; ".join(input_text(input_from_dict(one)) for one in shown)
+        words = "; ".join(input_text(one) for one in shown)
         st.caption(f":material/input: inputs: {format.plain(words)}")
     tables.draw(
         placement(result),

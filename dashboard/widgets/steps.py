@@ -43,13 +43,6 @@ def chain() -> list[Step]:
     return [Step(one["kind"], _values(one)) for one in listed()]
 
 
-def load(steps: Sequence[Step]) -> None:
-    """Make `steps` the chain; call before its widgets are drawn, or in a callback."""
-    clear()
-    for step in steps:
-        _append(step.kind, step.options)
-
-
 def clear() -> None:
     """Remove all steps."""
     for one in listed():

@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.typing import DataframeState
 
 from core.show.sheets import Fact
-from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of
+from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of, csv_text
 from dashboard.format import DASH, plain, rounded
 
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
@@ -67,6 +67,19 @@ def draw(
         alt=alt,
     )
     return state
+
+
+def download(table: Table, file_name: str, *, key: str) -> None:
+    """Draw the button that downloads a table as CSV."""
+    st.download_button(
+        "Download CSV",
+        data=csv_text(table),
+        file_name=file_name,
+        mime="text/csv",
+        key=key,
+        icon=":material/download:",
+        on_click="ignore",
+    )
 
 
 def facts(shown: Sequence[Fact]) -> None:

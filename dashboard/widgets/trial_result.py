@@ -20,16 +20,13 @@ from core.show import cells, verdict
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.charts import compare_charts, latency_charts, timeline_charts
-from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
+from dashboard.widgets import controls, glossary, latency_plots, live_text, page_frame, plots, results
 from dashboard.widgets.live_text import ComparedConfigurations
 
-QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
 WORDS = (
     *("ratio", "round", "launch", "95 % interval", "verdict", "equivalence margin", "A/A control"),
     *("undisturbed rounds", "per sample", "grade", "background load"),
 )
-COMPARE_PAGE = "views/compare/page.py"
-TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +38,11 @@ class TrialComparison:
     contrasts: list[verdict.Contrast]  # of the trial; the first is the main one
     baseline: Trial | None  # measured again in the same rounds; None: the trial is the baseline itself
     others: list[Trial]  # the rest of the comparison
+
+    @property
+    def beside(self) -> list[Trial]:
+        """Return the other configurations, the baseline first."""
+        return [*([self.baseline] if self.baseline is not None else []), *self.others]
 
     @property
     def contrast(self) -> verdict.Contrast | None:
@@ -132,7 +134,7 @@ def card_details(compared: TrialComparison) -> None:
     if said.advice and not said.rejected:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(f":material/lightbulb: {format.plain(said.advice)}", width="content")
-            st.page_link(QUIET_PAGE, label="Noise check", icon=":material/monitor_heart:")
+            page_frame.link("machine", "Noise check", icon="monitor_heart")
 
 
 def warnings(compared: TrialComparison | None) -> list[str]:
@@ -215,7 +217,7 @@ def _without_contrast(
     if compared is not None and not failed:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption("This is the baseline. Change a setting and run again, or:", width="content")
-            st.page_link(SEARCH_PAGE, label="Find the best settings", icon=":material/manage_search:")
+            page_frame.link("search", "Find the best settings")
     if compared is None and (reason := result.get("grade_reason")):
         st.caption(f":material/info: {format.plain(reason)}")
 
@@ -249,20 +251,24 @@ def forest(compared: TrialComparison) -> None:
 
 def explain_link(baseline: str, candidate: str) -> None:
     """Draw the link to Explain with a pair of trials."""
-    st.page_link(
-        "views/explain/page.py",
-        label="Explain",
-        icon=":material/troubleshoot:",
-        query_params={"a": baseline, "b": candidate},
-        help="Profiles both and compares them operator by operator.",
+    words = "Profiles both and compares them operator by operator."
+    page_frame.link("explain", "Explain", help=words, a=baseline, b=candidate)
+
+
+def pin_button(model_sha256: str, trial: str, *, is_pinned: bool, key: str) -> None:
+    """Draw the button that pins a trial as the baseline of its model, or unpins it."""
+    st.button(
+        "Unpin baseline" if is_pinned else "Pin as baseline",
+        key=key,
+        icon=":material/keep_off:" if is_pinned else ":material/keep:",
+        on_click=state.store().pin_baseline,
+        args=(model_sha256, None if is_pinned else trial),
+        **state.unless_closed(
+            "Later runs of this model are compared with ONNX Runtime's default again."
+            if is_pinned
+            else "Later runs of this model are compared with it, for all users of this server."
+        ),
     )
-
-
-def pin_help(*, is_pinned: bool) -> str:
-    """Return the effect of the button that pins or unpins the baseline."""
-    if is_pinned:
-        return "Later runs of this model are compared with ONNX Runtime's default again."
-    return "Later runs of this model are compared with it, for all users of this server."
 
 
 def offer_comparison(trial: Trial, pinned: Trial) -> None:
@@ -274,12 +280,7 @@ def offer_comparison(trial: Trial, pinned: Trial) -> None:
             f":material/history_toggle_off: The pinned baseline ({name}) was measured at "
             f"another time; no comparison. {differ}"
         )
-        st.page_link(
-            COMPARE_PAGE,
-            label="Compare now",
-            icon=":material/sports_score:",
-            query_params={TRIALS_PARAM: f"{trial.id},{pinned.id}"},
-        )
+        page_frame.link("compare", "Compare now", icon="sports_score", trials=f"{trial.id},{pinned.id}")
 
 
 # --- both sides ---------------------------------------------------------------------------------------------

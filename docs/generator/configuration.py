@@ -166,7 +166,7 @@ def _meaning(part: str, key: str, comments: dict[str, str]) -> str:
 
 
 def _comments(model: type[BaseModel]) -> dict[str, str]:
-    found = {name: told for name, _, told in commented_classes(sys.modules[model.__module__])}
+    found = {name: told for name, (_, told) in commented_classes(sys.modules[model.__module__]).items()}
     return found[model.__name__]
 
 

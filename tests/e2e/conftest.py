@@ -32,9 +32,8 @@ from playwright.sync_api import (
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.run.explanation import explanations
-from core.store import STORE_NAME, Store
+from core.store import STORE_NAME, Store, StudyRecord
 from core.store.recorded import MARK_FILE
-from core.store.searches import StudyRecord
 from dashboard import demo
 from dashboard.widgets import model_upload
 from tests.serving import LOG, serving

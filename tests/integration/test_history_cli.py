@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.cli.filtering import Filter
+from core.api.history import Filter
 from core.evidence.measurement import Trial
 from core.store import Store
 from core.wire.errors import SpecError

@@ -21,7 +21,7 @@ import pytest
 from core.cli.output import EXIT_BAD_INPUT
 from core.cli.watch import Progress, describe
 from core.evidence.comparison import Configuration
-from core.evidence.other_processes import CpuTime, OtherProcesses, Snapshot, between
+from core.evidence.other_processes import OtherProcesses, Snapshot, between
 from core.process.cpu_use import snapshot
 from core.process.machine_queue import MachineQueue
 from core.run import idle_wait, job_types
@@ -32,6 +32,7 @@ from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled
+from core.wire.limits import CpuTime
 from dashboard.widgets.queue_text import progress
 from tests.command_line import CommandLine
 from tests.waiting import WAIT_S, wait_until

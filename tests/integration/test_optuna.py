@@ -1,4 +1,4 @@
-"""Searches as studies of Optuna, and Optuna as a strategy, with the real package."""
+"""Searches as studies of Optuna, with the real package."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.statistics import t_quantile
 from core.run.search import optuna_export
 from core.run.search.optuna_export import ITSELF, export, study_name
-from core.run.search.strategies import by_optuna, strategy_named
 from core.spec.space import Axis
 from core.store import StudyRecord
 from core.wire.errors import SpecError
 from tests import builders
-from tests.searching import Machine, Run, gains, large_space, small_space
 
 optuna = pytest.importorskip("optuna")
 
@@ -274,51 +272,10 @@ def test_without_optuna_the_extra_is_named(url: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(SpecError) as caught:
         export(record(ONE), url)
     assert "[optuna]" in caught.value.hint
-    with pytest.raises(SpecError):
-        strategy_named("optuna-tpe")
 
 
 def test_optuna_is_loaded_only_where_it_is_needed() -> None:
     import subprocess
 
-    code = (
-        f"import {optuna_export.__name__}, core.run.search.strategies, sys; sys.exit('optuna' in sys.modules)"
-    )
+    code = f"import {optuna_export.__name__}, core.run.search, sys; sys.exit('optuna' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# --- the strategy ---------------------------------------------------------------------------------------
-
-
-def test_optuna_proposes_untried_configurations_that_really_differ() -> None:
-    space = large_space()
-    run = Run(machine=Machine(space=space, gain=gains(space, 4)), strategy=by_optuna, budget_s=20).go()
-    looked = [one for step in run.steps if step.why.startswith("screening of") for one in step.choices]
-    assert run.looked_at > 10
-    assert len(looked) == len(set(looked))
-    assert run.default not in looked
-    assert all(space.canonical(one) == one for one in looked)
-
-
-def test_optuna_proposes_the_same_for_a_seed() -> None:
-    space = large_space()
-    machine = Machine(space=space, gain=gains(space, 4))
-    one, two, other = (Run(machine=machine, strategy=by_optuna, seed=seed).known for seed in (3, 3, 4))
-    assert by_optuna(one, 6) == by_optuna(two, 6)
-    assert by_optuna(one, 6) != by_optuna(other, 6)
-    assert len(by_optuna(one, 6)) == 6
-
-
-def test_optuna_ends_where_nothing_is_left() -> None:
-    space = small_space(("enable_mem_pattern", (True, False)), ("enable_cpu_mem_arena", (True, False)))
-    run = Run(machine=Machine(space=space), strategy=by_optuna, budget_s=30).go()
-    assert set(run.tried) == set(space.choices[1:])
-    assert list(by_optuna(run.known, 5)) == []
-
-
-def test_optuna_learns_from_what_failed_and_what_did_not() -> None:
-    space = large_space()
-    machine = Machine(space=space, gain=gains(space, 4), fails=lambda choice: choice[0] == 1)
-    run = Run(machine=machine, strategy=by_optuna, budget_s=20).go()
-    assert any(one.failed for one in run.tried.values())
-    assert run.winner is None or run.winner[0] != 1

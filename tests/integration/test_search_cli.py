@@ -317,3 +317,9 @@ def test_a_batch_that_is_fixed_cannot_vary(line: CommandLine, tmp_path: Path) ->
     done = line.run("search", str(fixed), "--vary", "batch_size=1,2,4")
     assert done.code == EXIT_BAD_INPUT
     assert "4" in done.err
+
+
+def test_an_old_strategy_is_replaced_with_a_note(line: CommandLine, mlp: str) -> None:
+    done = line.run("search", mlp, "--strategy", "grid", "--dry-run")
+    assert done.code == 0, done.err
+    assert "`race`" in done.err

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import onnxruntime as ort
 import pytest
@@ -111,7 +111,7 @@ def test_runs_without_an_arena_that_shall_shrink_it_are_refused_in_words(mlp: st
                     run_config_entries={"memory.enable_memory_arena_shrinkage": "cpu:0"},
                 ),
             ),
-            cast(Any, {"feeds": FEEDS, "use_io_binding": bound}),
+            {"feeds": FEEDS, "use_io_binding": bound},
         )
 
     inference(arena=True).call()

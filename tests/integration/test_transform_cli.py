@@ -15,8 +15,9 @@ from core.api.references import config_from
 from core.api.requests import baseline_of, named
 from core.api.session import Session
 from core.api.settings import spec_data
+from core.api.variants import copy_out
 from core.cli.output import EXIT_UNDECIDED
-from core.cli.transform import chain, copy_out, sizes
+from core.cli.transform import chain, sizes
 from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_dict
 from core.spec.steps import STEPS, step_type

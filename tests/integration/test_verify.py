@@ -23,7 +23,7 @@ import pytest
 
 import core
 from core import wire
-from core.cli import verify as verify_command
+from core.api import session as sessions
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.evidence.verification import Speedup, transfer
@@ -35,6 +35,7 @@ from core.show.sheets.verifications import DIFFERS, PARTS, WORDS, as_markdown, s
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.store import STORE_NAME, Store
 from core.wire.errors import StoreError
+from core.wire.plain_data import plain
 from core.worker.measure import samples
 from tests import simulated_clock, tiny_models
 from tests.builders import feed_plan, one_input
@@ -332,7 +333,7 @@ def test_a_comparison_says_whether_the_speedup_is_reproduced_by_both_intervals(
     # the machine may be too busy for a verdict: what is said is what both intervals say
     recorded, here = Speedup(**gain["recorded"]), Speedup(**gain["here"])
     expected = transfer(gain["against"], recorded, here, margin=9)
-    assert gain == expected.to_dict()
+    assert gain == plain(expected)
     assert recorded.ratio > 0
     assert gain["state"] != "NOT_MEASURED"
     failed = EXIT_FAILED if expected.is_slower else 0
@@ -478,7 +479,7 @@ def test_a_model_that_is_not_the_one_in_the_yaml_is_named(
 def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
     line: CommandLine, bundled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_command, "scheduler", lambda store: pytest.fail("It waits."))
+    monkeypatch.setattr(sessions, "Scheduler", lambda *_, **__: pytest.fail("It waits."))
     path = tmp_path / "changed.zip"
     with zipfile.ZipFile(bundled) as before, zipfile.ZipFile(path, "w") as after:
         for name in before.namelist():

@@ -24,7 +24,7 @@ from core.wire.access import (
     resolve_library,
 )
 from core.wire.errors import SpecError
-from core.worker.data.datasets import describe_dataset
+from core.worker.data.datasets import open_dataset
 from core.worker.session.feeds.images import _files
 
 # --- settings that name files
@@ -155,29 +155,29 @@ def test_lines_of_a_csv_stay_under_its_folder(opened: Path, line: str) -> None:
     (opened / "link.png").symlink_to(opened.parent / "secret.png")
     (opened / "rows.csv").write_text(f"in.png,1\n{line},2\n")
     with pytest.raises(SpecError, match="outside"):
-        describe_dataset(plan(opened / "rows.csv"))
+        open_dataset(plan(opened / "rows.csv"))
 
 
 def test_a_csv_in_a_folder_does_not_reach_the_folder_above(opened: Path) -> None:
     (opened / "a" / "rows.csv").write_text("in.png,1\n../in.png,2\n")
     with pytest.raises(SpecError, match="outside"):
-        describe_dataset(plan(opened / "a" / "rows.csv"))
+        open_dataset(plan(opened / "a" / "rows.csv"))
     (opened / "a" / "rows.csv").write_text("in.png,1\n./in.png,2\n")
-    assert describe_dataset(plan(opened / "a" / "rows.csv")).rows == 2
+    assert open_dataset(plan(opened / "a" / "rows.csv")).rows == 2
 
 
 def test_links_of_an_image_folder_stay_in_the_open_folders(opened: Path) -> None:
     (opened / "a" / "link.png").symlink_to(opened / "in.png")
-    assert describe_dataset(plan(opened)).rows == 2
+    assert open_dataset(plan(opened)).rows == 2
     assert len(_files(str(opened / "a"))) == 2
     (opened / "a" / "leak.png").symlink_to(opened.parent / "secret.png")
-    for look in (lambda: describe_dataset(plan(opened)), lambda: _files(str(opened / "a"))):
+    for look in (lambda: open_dataset(plan(opened)), lambda: _files(str(opened / "a"))):
         with pytest.raises(SpecError, match=r"leak\.png"):
             look()
     (opened / "a" / "leak.png").unlink()
     (opened / "b").symlink_to(opened.parent)  # a class that is a link to a folder
     with pytest.raises(SpecError, match="outside"):
-        describe_dataset(plan(opened))
+        open_dataset(plan(opened))
 
 
 def test_a_user_at_the_command_line_reads_what_he_names(
@@ -185,7 +185,7 @@ def test_a_user_at_the_command_line_reads_what_he_names(
 ) -> None:
     monkeypatch.delenv(FOLDERS_VARIABLE)
     (opened / "rows.csv").write_text(f"in.png,1\n{opened.parent / 'secret.png'},2\n")
-    assert describe_dataset(plan(opened / "rows.csv")).rows == 2
+    assert open_dataset(plan(opened / "rows.csv")).rows == 2
 
 
 # --- the environment of workers

@@ -234,15 +234,15 @@ def test_what_cannot_be_read_is_no_flag() -> None:
     flags = flag_blocks(blocks, [0] * 5, cpus=2)
     summary = summarize(blocks, flags)
     assert flags == [[]] * 5
-    assert summary.foreign_cpus is summary.steal_share is summary.pressure_share is None
-    assert summary.throttled_periods is summary.throttled_s is None
+    assert summary["foreign_cpus"] is summary["steal_share"] is summary["pressure_share"] is None
+    assert summary["throttled_periods"] is summary["throttled_s"] is None
     assert judged(blocks).grade == "A"
 
 
 def test_no_blocks_are_no_disturbance() -> None:
     assert flag_blocks([], [], cpus=2) == []
     summary = summarize([], [])
-    assert (summary.blocks, summary.flagged_share, summary.run_flags) == (0, 0.0, [])
+    assert (summary["blocks"], summary["flagged_share"], summary["run_flags"]) == (0, 0.0, [])
 
 
 # --- windows ------------------------------------------------------------------------------------------------
@@ -261,7 +261,9 @@ def test_windows_are_long_enough_and_lose_no_block() -> None:
 def test_coarse_counters_alone_seldom_flag_a_quiet_machine(cpus: int) -> None:
     """False alarms, 5 % of the windows by design, over 100 simulated runs."""
     shares = [
-        summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=cpus)).shares.get("foreign_load", 0.0)
+        summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=cpus))["shares"].get(
+            "foreign_load", 0.0
+        )
         for seed in range(100)
         for blocks in [simulated(own=float(cpus), foreign=0.0, cpus=cpus, seed=seed)]
     ]
@@ -273,8 +275,8 @@ def test_background_load_of_most_of_a_core_is_always_seen(cpus: int) -> None:
     for seed in range(30):
         blocks = simulated(own=float(cpus), foreign=0.9, cpus=cpus, seed=seed)
         summary = summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=cpus))
-        assert summary.shares["foreign_load"] > 0.9
-        assert summary.foreign_cpus == pytest.approx(0.9, abs=0.15 if cpus == 2 else 0.5)
+        assert summary["shares"]["foreign_load"] > 0.9
+        assert summary["foreign_cpus"] == pytest.approx(0.9, abs=0.15 if cpus == 2 else 0.5)
 
 
 def test_more_foreign_load_never_takes_a_flag_away() -> None:
@@ -302,7 +304,7 @@ def test_a_block_is_discarded_by_its_counters_with_the_reason() -> None:
 
 def run_flags(odd: dict[str, Any], many: int, of: int = 100) -> list[str]:
     blocks = [counters(**odd)] * many + [counters()] * (of - many)
-    return summarize(blocks, flag_blocks(blocks, [0] * of, cpus=2)).run_flags
+    return summarize(blocks, flag_blocks(blocks, [0] * of, cpus=2))["run_flags"]
 
 
 def test_a_run_is_marked_at_its_own_thresholds() -> None:
@@ -320,7 +322,7 @@ def test_an_uneasy_canary_marks_the_run() -> None:
     def spread(share: float) -> list[str]:
         ns = [round(500_000 * (1 + share * (-1) ** i)) for i in range(100)]
         blocks = [counters(canary_ns=one, wall_s=0.02, cpu_s=0.04, busy_s=0.04) for one in ns]
-        return summarize(blocks, flag_blocks(blocks, [0] * 100, cpus=2)).run_flags
+        return summarize(blocks, flag_blocks(blocks, [0] * 100, cpus=2))["run_flags"]
 
     assert spread(0.02) == []  # 1.4826 times 2 % is 2.97 %
     assert spread(0.0205) == ["slow_core"]
@@ -329,14 +331,14 @@ def test_an_uneasy_canary_marks_the_run() -> None:
 def test_a_summary_has_the_numbers_of_the_run() -> None:
     blocks = [counters(busy_s=290.0, throttled_periods=1, throttled_s=0.5), counters(pressure_s=40.0)] * 5
     summary = summarize(blocks, flag_blocks(blocks, [0] * 10, cpus=2))
-    assert summary.shares == {"foreign_load": 0.5, "throttled": 0.5, "pressure": 0.5}
-    assert summary.flagged_share == 1.0
-    assert summary.disturbed_share == 0.5
-    assert summary.foreign_cpus == pytest.approx(0.45)
-    assert summary.neighbour_cpus == pytest.approx(0.9)
-    assert summary.pressure_share == pytest.approx(0.2)
-    assert (summary.throttled_periods, summary.throttled_s) == (5, 2.5)
-    assert summary.to_dict()["run_flags"] == ["foreign_load", "throttled", "pressure"]
+    assert summary["shares"] == {"foreign_load": 0.5, "throttled": 0.5, "pressure": 0.5}
+    assert summary["flagged_share"] == 1.0
+    assert summary["disturbed_share"] == 0.5
+    assert summary["foreign_cpus"] == pytest.approx(0.45)
+    assert summary["neighbour_cpus"] == pytest.approx(0.9)
+    assert summary["pressure_share"] == pytest.approx(0.2)
+    assert (summary["throttled_periods"], summary["throttled_s"]) == (5, 2.5)
+    assert summary["run_flags"] == ["foreign_load", "throttled", "pressure"]
 
 
 # --- a busy machine -----------------------------------------------------------------------------------------
@@ -460,7 +462,7 @@ def test_symptoms_alone_make_no_machine_busy() -> None:
     ]
     blocks = [{**one, "busy_s": one["cpu_s"]} for one in blocks]  # type: ignore[misc]
     summary = summarize(blocks, flag_blocks(blocks, [0] * 200, cpus=2))
-    assert summary.flagged_share > 0.5
+    assert summary["flagged_share"] > 0.5
     assert busy(summary, CHROMIUM) is None
 
 

@@ -21,7 +21,7 @@ from core.spec import spec_from_yaml
 from core.spec.strict_yaml import load_strict
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.files import IrregularFile, expand_home, open_regular
-from core.worker.data.datasets import describe_dataset
+from core.worker.data.datasets import open_dataset
 from core.worker.models import inspect_model
 from core.worker.models.functions import expanded_nodes
 from core.worker.session.feeds import archive
@@ -57,7 +57,7 @@ IRREGULAR = {"a named pipe": _pipe, "a socket": _socket, "a device": _device}
 def test_what_is_no_file_is_no_dataset_and_no_feeds(tmp_path: Path, what: str, name: str) -> None:
     path = IRREGULAR[what](tmp_path / name)
     with pytest.raises(SpecError, match=what):
-        describe_dataset(dataset(path))
+        open_dataset(dataset(path))
     if not name.endswith(".csv"):
         source = "npz" if name.endswith(".npz") else "images"
         with pytest.raises(SpecError, match=what):
@@ -71,7 +71,7 @@ def test_what_is_no_file_is_no_image_of_a_folder(tmp_path: Path, what: str) -> N
     with pytest.raises(SpecError, match=what):
         make(feed_plan(one_input(shape=(2, 3, 8, 8)), source="images", path=str(tmp_path)))
     with pytest.raises(SpecError, match=what):
-        describe_dataset(dataset(tmp_path))
+        open_dataset(dataset(tmp_path)).sha256()
 
 
 @pytest.mark.parametrize("what", IRREGULAR)
@@ -122,7 +122,7 @@ def test_arrays_are_bounded_by_their_headers(tmp_path: Path, what: str) -> None:
     with pytest.raises(SpecError, match=words):
         make(feed_plan(one_input(), source="npz", path=str(path)))
     with pytest.raises(SpecError, match=words):
-        describe_dataset(dataset(path))
+        open_dataset(dataset(path))
 
 
 def test_bound_is_the_memory_that_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_other_splits_of_a_dataset_do_not_count(tmp_path: Path) -> None:
     np.savez(path, test_images=np.zeros((2, 8, 8), np.uint8), test_labels=np.zeros((2, 1), np.uint8))
     with zipfile.ZipFile(path, "a") as more:
         more.writestr("train_images.npy", _header("(1073741824,)"))
-    assert describe_dataset(dataset(path)).rows == 2
+    assert open_dataset(dataset(path)).rows == 2
 
 
 def test_archive_of_many_members_and_an_encrypted_one_are_refused(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_list_of_images_is_bounded(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(8 << 30)  # takes no space on the disk
     with pytest.raises(SpecError, match=" 8,192 MiB"):
-        describe_dataset(dataset(path))
+        open_dataset(dataset(path))
 
 
 # --- models -------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_bug_is_one_line_and_its_traceback_a_file(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("nobody expected this")
 
-    monkeypatch.setattr("core.cli.models.resolve_model", broken)
+    monkeypatch.setattr("core.api.models.resolve_model", broken)
     code, out, err = command("inspect", "x", "--json")
     assert code == 1
     assert json.loads(out)["error"]["type"] == "WorkerError"

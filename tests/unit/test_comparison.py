@@ -20,7 +20,7 @@ from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.evidence.result_types import Role
 from core.evidence.speedup_interval import Prior
 from core.run.plan import session_plan
-from core.show.words import verdict as verdict_words
+from core.show.verdict import in_words
 from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, check_outputs
@@ -678,7 +678,7 @@ def test_equal_times_of_models_that_compute_something_else_say_so():
     assert tells(contrast["something_else"], "`small`", DIFFERENT_OUTPUTS, "`large`")
     assert tells(contrast["something_else"], "2.3 ")
     assert contrast["something_else"] in contrast["notes"]
-    assert verdict_words(contrast).endswith(f"; {DIFFERENT_OUTPUTS}")
+    assert in_words(contrast).endswith(f"; {DIFFERENT_OUTPUTS}")
     result = found.trial_result(0)
     assert result is not None
     assert result["guard"]["breach"] is False  # of itself it is right
@@ -689,7 +689,7 @@ def test_models_that_compute_the_same_are_named_and_not_marked():
     (contrast,) = of_two_models(raw_comparisons.output_error()).contrasts
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
     assert any(tells(note, "different", "agree") for note in contrast["notes"])
-    assert DIFFERENT_OUTPUTS not in verdict_words(contrast)
+    assert DIFFERENT_OUTPUTS not in in_words(contrast)
 
 
 def test_models_that_could_not_be_held_against_each_other_are_not_called_the_same():

@@ -11,37 +11,16 @@ import pytest
 
 from core.worker.measure import counters
 
-STAT = """\
-cpu  300 10 120 5000 30 5 15 40 0 0
-cpu0 100 0 50 2500 10 1 4 15 7 0
-cpu1 200 10 70 2500 20 4 11 25 0 0
-intr 1234 0 0 5
-ctxt 999
-"""
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="these counters are Linux's")
 
 
-def test_busy_and_steal_are_summed_over_the_cpus_that_may_be_used() -> None:
-    tick = os.sysconf("SC_CLK_TCK")
-    both = counters.parse_stat(STAT, [0, 1])
-    assert both is not None
-    assert both.busy_s * tick == pytest.approx(100 + 50 + 1 + 4 + 200 + 10 + 70 + 4 + 11)
-    assert both.steal_s * tick == pytest.approx(40)
-    one = counters.parse_stat(STAT, [1])
-    assert one is not None
-    assert one.busy_s * tick == pytest.approx(295)
-
-
-@pytest.mark.parametrize("text", ["", "cpu0 1 2 3\n", STAT.replace("cpu1", "cpu7")])
-def test_a_cpu_that_is_not_listed_makes_both_unknown(text: str) -> None:
-    assert counters.parse_stat(text, [0, 1]) is None
-
-
-def test_pressure_is_the_total_of_some() -> None:
-    text = "some avg10=6.80 avg60=3.76 avg300=1.14 total=9658052\nfull avg10=0.00 avg60=0.00 total=7\n"
-    assert counters.parse_pressure(text) == 9.658052
-    assert counters.parse_pressure("") is None
-    assert counters.parse_pressure("full avg10=0.00 total=7\n") is None
+@pytest.mark.parametrize(
+    ("before", "after", "increase"), [(1.5, 1.75, 0.25), (1.75, 1.5, 0), (None, 1.0, None), (1.0, None, None)]
+)
+def test_a_counter_of_a_block_is_what_was_added(
+    before: float | None, after: float | None, increase: float | None
+) -> None:
+    assert counters.increase(before, after) == increase
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from PIL import Image
 from core import wire
 from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.wire.errors import SpecError
-from core.worker.data.datasets import _shares, batches, describe_dataset, open_dataset
+from core.worker.data.datasets import _shares, open_dataset
 from core.worker.data.datasets.labels import check_range, from_array, from_text
 
 RECORDED = Path(__file__).resolve().parents[1] / "data"
@@ -35,13 +35,13 @@ def image_plan(
 def fed(dataset: wire.DatasetPlan, *inputs: wire.InputPlan, batch: int = 4) -> dict[str, np.ndarray]:
     """All samples of every input, without padding."""
     axes = {one["name"]: 0 for one in inputs}
-    parts = list(batches(dataset, inputs, axes, batch))
+    parts = list(open_dataset(dataset).batches(inputs, axes, batch))
     return {one["name"]: np.concatenate([p.feeds[one["name"]][: p.rows] for p in parts]) for one in inputs}
 
 
 def labels_of(dataset: wire.DatasetPlan, *inputs: wire.InputPlan) -> list[int]:
     axes = {one["name"]: 0 for one in inputs}
-    return [int(label) for part in batches(dataset, inputs, axes, 4) for label in part.labels]  # type: ignore[union-attr]
+    return [int(label) for part in open_dataset(dataset).batches(inputs, axes, 4) for label in part.labels]  # type: ignore[union-attr]
 
 
 def refusal(dataset: wire.DatasetPlan, *inputs: wire.InputPlan) -> str:
@@ -71,13 +71,13 @@ def test_sample_comes_as_the_model_was_trained() -> None:
         images, labels = stored["test_images"], stored["test_labels"]
     assert (fed(data, image_plan(), batch=100)["image"] == (images.astype(np.float32) / 255)[:, None]).all()
     assert labels_of(data, image_plan()) == labels[:, 0].tolist()
-    found = describe_dataset(data)
-    assert (found.rows, found.labelled, found.class_names) == (360, True, [])
+    found = open_dataset(data)
+    assert (found.rows, found.labels is not None, found.class_names) == (360, True, [])
     assert found.notes == ["The samples are those of the split `test`."]
 
 
 def test_last_batch_is_filled_up_and_says_how_many_rows_count() -> None:
-    parts = list(batches(plan(DIGITS, limit=10), [image_plan()], {"image": 0}, 4))
+    parts = list(open_dataset(plan(DIGITS, limit=10)).batches([image_plan()], {"image": 0}, 4))
     assert [part.rows for part in parts] == [4, 4, 2]
     assert {part.feeds["image"].shape for part in parts} == {(4, 1, 8, 8)}
     assert [len(part.labels) for part in parts if part.labels is not None] == [4, 4, 2]
@@ -123,14 +123,14 @@ def test_arrays_named_as_the_inputs_are_fed_as_they_are(tmp_path: Path) -> None:
 def test_input_without_rows_is_fed_whole_each_time(tmp_path: Path) -> None:
     path = save(tmp_path / "d.npz", x=np.zeros((4, 2), np.float32), rate=np.int64(16), labels=[0, 1, 0, 1])
     inputs = [image_plan("x", (2, 2)), image_plan("rate", (), "int64")]
-    parts = list(batches(plan(path), inputs, {"x": 0}, 2))
+    parts = list(open_dataset(plan(path)).batches(inputs, {"x": 0}, 2))
     assert [int(part.feeds["rate"]) for part in parts] == [16, 16]
 
 
 def test_rows_on_another_axis_are_taken_there(tmp_path: Path) -> None:
     x = np.arange(15, dtype=np.float32).reshape(3, 5)
     path = save(tmp_path / "d.npz", x=x, labels=np.arange(5))
-    parts = list(batches(plan(path), [image_plan("x", (3, 2))], {"x": 1}, 2))
+    parts = list(open_dataset(plan(path)).batches([image_plan("x", (3, 2))], {"x": 1}, 2))
     assert (np.concatenate([part.feeds["x"][:, : part.rows] for part in parts], axis=1) == x).all()
 
 
@@ -250,7 +250,7 @@ def test_limit_keeps_the_share_of_each_class_and_the_order() -> None:
         assert abs(found.count(number) - whole.count(number) * 100 / 360) < 1
     assert len(found) == 100
     assert labels_of(data, image_plan()) == found
-    assert describe_dataset(data).sha256 != describe_dataset(plan(DIGITS, limit=100, seed=4)).sha256
+    assert open_dataset(data).sha256() != open_dataset(plan(DIGITS, limit=100, seed=4)).sha256()
     images = iter(fed(plan(DIGITS), image_plan())["image"])
     assert all(any((one == other).all() for other in images) for one in fed(data, image_plan())["image"])
 
@@ -266,11 +266,11 @@ def test_shares_add_up_and_stay_next_to_the_exact_ones(counts: list[int], data: 
 
 def test_hash_tells_rows_and_labels_but_not_preprocessing(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
-    one = describe_dataset(plan(save(tmp_path / "a.npz", images=images, labels=[0, 1, 2]))).sha256
+    one = open_dataset(plan(save(tmp_path / "a.npz", images=images, labels=[0, 1, 2]))).sha256()
     same = plan(save(tmp_path / "b.npz", images=images, labels=[0, 1, 2]), preprocessing={"mean": [0.5]})
-    assert describe_dataset(same).sha256 == one
-    assert describe_dataset(plan(save(tmp_path / "c.npz", images=images, labels=[0, 1, 1]))).sha256 != one
-    assert describe_dataset(plan(save(tmp_path / "d.npz", images=images + 1, labels=[0, 1, 2]))).sha256 != one
+    assert open_dataset(same).sha256() == one
+    assert open_dataset(plan(save(tmp_path / "c.npz", images=images, labels=[0, 1, 1]))).sha256() != one
+    assert open_dataset(plan(save(tmp_path / "d.npz", images=images + 1, labels=[0, 1, 2]))).sha256() != one
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def classes(tmp_path: Path) -> Path:
 def test_folders_are_classes_in_the_order_of_the_alphabet(classes: Path) -> None:
     data = plan(classes)
     assert data["kind"] == "folders"
-    found = describe_dataset(data)
+    found = open_dataset(data)
     assert (found.rows, found.class_names) == (3, ["blue", "green", "red"])
     assert any("no images in `green`" in note for note in found.notes)
     assert labels_of(data, RGB) == [0, 0, 2]
@@ -347,8 +347,8 @@ def test_folders_are_classes_in_the_order_of_the_alphabet(classes: Path) -> None
 def test_folders_of_splits_are_looked_into(tmp_path: Path) -> None:
     for split in ("train", "val"):
         picture(tmp_path / split / split / "1.png", 0)
-    assert describe_dataset(plan(tmp_path)).class_names == ["val"]
-    assert describe_dataset(plan(tmp_path, split="train")).class_names == ["train"]
+    assert open_dataset(plan(tmp_path)).class_names == ["val"]
+    assert open_dataset(plan(tmp_path, split="train")).class_names == ["train"]
     assert "no folder `test`" in refusal(plan(tmp_path, split="test"), RGB)
 
 
@@ -357,8 +357,8 @@ def test_images_alone_have_no_labels(tmp_path: Path) -> None:
         picture(tmp_path / f"{name}.png", 0)
     data = plan(tmp_path)
     assert data["kind"] == "images"
-    assert not describe_dataset(data).labelled
-    assert describe_dataset(plan(tmp_path / "a.png")).rows == 1
+    assert open_dataset(data).labels is None
+    assert open_dataset(plan(tmp_path / "a.png")).rows == 1
     (tmp_path / "empty").mkdir()
     assert "no images at" in refusal(plan(tmp_path / "empty"), RGB)
 
@@ -372,7 +372,7 @@ def test_csv_of_paths_and_labels(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rows.csv"
     file.write_text(text, encoding="utf-8")
     assert labels_of(plan(file), RGB) == [0, 1]
-    assert describe_dataset(plan(file)).class_names == ["cat", "dog"]
+    assert open_dataset(plan(file)).class_names == ["cat", "dog"]
 
 
 def test_csv_finds_its_columns_by_name(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_free_sizes_are_those_of_the_images(tmp_path: Path) -> None:
     picture(tmp_path / "b.png", 0, size=(7, 7))
     axes = {"image": 0}
     with pytest.raises(SpecError, match="come to different sizes, 7×7 and 12×9"):
-        list(batches(plan(tmp_path), [free], axes, 2))
+        list(open_dataset(plan(tmp_path)).batches([free], axes, 2))
 
 
 # --- the spec -----------------------------------------------------------------------------------------------

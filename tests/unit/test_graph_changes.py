@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.evidence.graph_changes import Change, changes
+from core.evidence.graph_changes import GraphChange, changes
 from core.show.sheets.graphs import changes_words
 from tests import graphs
 from tests.graphs import level, node, side
@@ -76,7 +76,7 @@ def test_nodes_of_one_name_in_a_body_and_around_it_are_told_apart():
 
 @pytest.mark.parametrize(("kinds", "rest"), [(4, ""), (6, ", 3 other changes")])
 def test_the_sentence_names_the_most_frequent_changes_and_counts_the_others(kinds, rest):
-    found = [Change(kind="fused", op_type=f"Op{i}", of="", by="", count=kinds - i) for i in range(kinds)]
+    found = [GraphChange(kind="fused", op_type=f"Op{i}", of="", by="", count=kinds - i) for i in range(kinds)]
     said = changes_words(found, 90, 40)
     assert said.startswith("ONNX Runtime runs 40 nodes instead of 90: ")
     assert said.endswith(f"{kinds - 3} Op3 fused{rest}.")

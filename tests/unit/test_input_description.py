@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.evidence.input_description import describe_inputs, input_from_dict, input_text
+from core.evidence.input_description import describe_inputs, input_text
+from core.evidence.result_types import InputDescription
 from core.run.plan import feed_plan
 from core.spec import WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
@@ -91,7 +92,6 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
     reason = "it chooses among the 50 entries of `table` (Gather)"
     assert input_text(ids) == f"input_ids int64 [1, 8] and [2, 8]: random, 0 to 49 ({reason})"
     assert input_text(mask) == "attention_mask int64 [1, 8] and [2, 8]: 1"
-    assert input_from_dict(ids.to_dict()) == ids
     asked = WorkloadSpec(dims={"sequence": 8}, feed_values={"input_ids": "random:3..6"})
     assert numbers(input_text(describe_inputs([feed_plan(asked, tokens)], tokens)[0]))[-2:] == [3, 6]
     from_file = WorkloadSpec(feeds="a/rows.npz")
@@ -106,5 +106,5 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
 
 
 def test_name_longer_than_a_screen_is_told_by_its_beginning() -> None:
-    one = input_from_dict({"name": "n" * 100_000, "dtype": "float32", "shapes": [[2]], "values": "1"})
+    one = InputDescription(name="n" * 100_000, dtype="float32", shapes=[[2]], values="1")
     assert input_text(one) == f"{'n' * 119}… float32 [2]: 1"

@@ -31,8 +31,9 @@ def test_memory_limits_of_both_versions(text: str, size: int | None) -> None:
 
 
 def test_meminfo_is_in_kibibytes() -> None:
-    assert limits.parse_meminfo("MemTotal:       24684084 kB\nMemFree: 1 kB\n") == 24684084 * 1024
-    assert limits.parse_meminfo("") == 0
+    text = "MemTotal:       24684084 kB\nMemFree: 1 kB\n"
+    assert limits.parse_meminfo(text, "MemTotal") == 24684084 * 1024
+    assert limits.parse_meminfo(text, "MemAvailable") == limits.parse_meminfo("", "MemTotal") == 0
 
 
 def test_throttling_counters_of_both_versions() -> None:
@@ -121,8 +122,38 @@ def test_throttling_is_read_where_it_stands_and_only_there(tmp_path: Path) -> No
     assert limits.throttling_file(tmp_path, {}) is None
 
 
-def test_throttling_of_a_block_is_what_was_added() -> None:
-    before = limits.Throttling(periods=3, seconds=1.5)
-    after = limits.Throttling(periods=5, seconds=1.75)
-    assert limits.throttling_increase(before, after) == limits.Throttling(periods=2, seconds=0.25)
-    assert limits.throttling_increase(after, before) == limits.Throttling(periods=0, seconds=0.0)
+STAT = """cpu  100 10 50 1000 20 5 5 7 0 0
+cpu0 60 10 30 400 0 5 5 4 0 0
+cpu1 40 0 20 600 20 0 0 3 0 0
+intr 123 0 0
+ctxt 99
+"""
+
+
+@pytest.mark.parametrize(
+    ("cpus", "found"),
+    [
+        (None, (2, 1.7, 0.07, 10.2)),
+        ([1], (1, 0.6, 0.03, 6.2)),
+        ([0, 1], (2, 1.7, 0.07, 10.2)),
+        ([0, 5], None),
+    ],
+)
+def test_the_machines_time_is_summed_over_all_or_some_cpus(
+    monkeypatch: pytest.MonkeyPatch, cpus: list[int] | None, found: tuple[float, ...] | None
+) -> None:
+    monkeypatch.setattr(limits, "TICKS_PER_S", 100)
+    time = limits.parse_cpu_time(STAT, cpus)
+    assert (time and (time.cpus, time.busy_s, time.steal_s, time.idle_s)) == (found and pytest.approx(found))
+
+
+@pytest.mark.parametrize("text", ["", "cpu  1 2 3\n"])
+def test_a_line_that_is_missing_or_short_makes_it_unknown(text: str) -> None:
+    assert limits.parse_cpu_time(text) is None
+
+
+def test_pressure_is_the_total_of_some() -> None:
+    text = "some avg10=6.80 avg60=3.76 avg300=1.14 total=9658052\nfull avg10=0.00 avg60=0.00 total=7\n"
+    assert limits.parse_pressure(text) == 9.658052
+    assert limits.parse_pressure("") is None
+    assert limits.parse_pressure("full avg10=0.00 total=7\n") is None

@@ -133,7 +133,7 @@ def test_the_answer_to_a_comparison_of_one_alone() -> None:
     assert (fault.grade, fault.publishable) == ("F", False)
 
 
-def test_an_answer_is_plain_data() -> None:
-    data = evaluate(self_test()).to_dict()
-    assert data["needs"][0]["precision"] == "quick"
-    assert data["publishable"] is True
+def test_the_needs_are_those_of_the_efforts_from_the_quickest() -> None:
+    found = evaluate(self_test())
+    assert found.needs[0].precision == "quick"
+    assert found.publishable is True

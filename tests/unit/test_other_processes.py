@@ -19,7 +19,6 @@ from core.evidence.other_processes import (
     OUTSIDE,
     PAGE,
     SERVER,
-    CpuTime,
     OtherProcesses,
     Process,
     Program,
@@ -28,7 +27,7 @@ from core.evidence.other_processes import (
     cores_text,
 )
 from core.process import cpu_use
-from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot, viewers
+from core.process.cpu_use import parse_process, program, snapshot, viewers
 from core.run.idle_wait import (
     IDLE_WINDOWS,
     WINDOW_S,
@@ -39,7 +38,7 @@ from core.run.idle_wait import (
 )
 from core.wire import limits
 from core.wire.errors import Cancelled
-from core.wire.limits import parse_pressure
+from core.wire.limits import CpuTime
 from tests.reading import numbers, tells
 
 SERVER_PID = 100
@@ -272,37 +271,6 @@ def test_plain_data_holds_the_programs_that_matter_and_the_rest_last() -> None:
 
 # -- texts of the kernel -----------------------------------------------------------------------------------
 
-STAT = """cpu  100 10 50 1000 20 5 5 7 0 0
-cpu0 60 10 30 400 0 5 5 4 0 0
-cpu1 40 0 20 600 20 0 0 3 0 0
-intr 123 0 0
-ctxt 99
-"""
-
-
-def times(cpus: int, busy_s: float, steal_s: float, idle_s: float) -> CpuTime:
-    return CpuTime(
-        cpus=cpus,
-        busy_s=pytest.approx(busy_s),
-        steal_s=pytest.approx(steal_s),
-        idle_s=pytest.approx(idle_s),
-    )
-
-
-def test_the_machines_time_is_summed_over_all_or_some_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_use, "_TICKS_PER_S", 100)
-    assert parse_cpu_time(STAT) == times(2, 1.7, 0.07, 10.2)
-    assert parse_cpu_time(STAT, [1]) == times(1, 0.6, 0.03, 6.2)
-    assert parse_cpu_time(STAT, [0, 1]) == times(2, 1.7, 0.07, 10.2)
-    assert parse_cpu_time(STAT, [0, 5]) is None
-    assert parse_cpu_time("") is None
-    assert parse_cpu_time("cpu  1 2 3\n") is None
-
-
-def test_pressure_is_read_or_not_known() -> None:
-    assert parse_pressure("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull …") == 2.5
-    assert parse_pressure("") is None
-
 
 def line(name: str, flags: int = 0) -> str:
     fields = ["S", 3, 4, 5, 0, -1, flags, 0, 0, 0, 0, 150, 50, 30, 20, 20, 0, 1, 0, 9000, *[0] * 30]
@@ -311,7 +279,7 @@ def line(name: str, flags: int = 0) -> str:
 
 @pytest.mark.parametrize("name", ["yes", "Web Content", "a) S 1 (b", "(sd-pam)"])
 def test_a_process_is_read_whatever_it_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_use, "_TICKS_PER_S", 100)
+    monkeypatch.setattr(cpu_use, "TICKS_PER_S", 100)
     assert parse_process(line(name)) == Process(
         pid=17, began=90.0, name=name, parent=3, group=4, cpu_s=2.0, reaped_s=0.5
     )

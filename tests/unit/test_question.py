@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from core.spec.metrics import OBJECTIVES
 from core.spec.question import (
     OBJECTIVE_NAMES,
+    OLD_STRATEGIES,
     PRESETS,
     STRATEGIES,
     Question,
@@ -261,6 +262,10 @@ def test_presets_are_questions(name: str) -> None:
 def test_every_strategy_is_told_in_words() -> None:
     assert all(STRATEGIES.values())
     assert all(question_from_dict({"strategy": name}).strategy == name for name in STRATEGIES)
+
+
+def test_an_old_strategy_is_read_as_the_default_one() -> None:
+    assert {question_from_dict({"strategy": name}).strategy for name in OLD_STRATEGIES} == {"race"}
 
 
 def test_a_limit_of_five_is_not_taken_for_500_percent() -> None:

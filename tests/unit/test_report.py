@@ -17,11 +17,20 @@ from core.show import sweep_words
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
-from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why, find
+from core.show.report.subjects import (
+    About,
+    AboutComparison,
+    AboutDifference,
+    AboutScorecard,
+    AboutSearch,
+    AboutSweep,
+    AboutTrial,
+    find,
+)
+from core.show.setting_chips import changes_text
 from core.show.sheets import Fact
 from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
-from core.show.words import changes_text
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
@@ -45,13 +54,13 @@ def kinds(store: Store) -> dict[str, list[str]]:
 
 
 TYPES = {
-    "trial": OneTrial,
-    "race": ComparisonSubject,
-    "search": Search,
-    "curve": Curve,
-    "card": Card,
-    "why": Why,
-    "profile": OneTrial,
+    "trial": AboutTrial,
+    "race": AboutComparison,
+    "search": AboutSearch,
+    "curve": AboutSweep,
+    "card": AboutScorecard,
+    "why": AboutDifference,
+    "profile": AboutTrial,
 }
 
 
@@ -122,12 +131,12 @@ def test_a_short_id_is_enough_and_a_pair_is_an_explanation(store: Store, kinds: 
     assert compose(find(store, [kinds["race"][0][:8]]), store).id == kinds["race"][0]
     token = kinds["curve"][0].rpartition("#")[2]
     curve = find(store, [f"#{token}"])
-    assert isinstance(curve, Curve)
+    assert isinstance(curve, AboutSweep)
     assert compose(curve, store).verdict == best_of(curve)
     assert compose(find(store, kinds["why"]), store).kind == "Explanation"
 
 
-def best_of(curve: Curve) -> str:
+def best_of(curve: AboutSweep) -> str:
     """The best point in the words of the page, with all that is inconclusive against it."""
     stands = rank_points(curve.points, line_s=None, margin=DEFAULT_MARGIN)
     assert stands.best is not None
@@ -141,7 +150,7 @@ def best_of(curve: Curve) -> str:
 
 def test_a_rejected_comparison_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:
     about = find(store, kinds["race"])
-    assert isinstance(about, ComparisonSubject)
+    assert isinstance(about, AboutComparison)
     result: Any = {
         **about.comparison.facts,
         "grade": "F",
@@ -163,7 +172,7 @@ def test_a_profile_says_what_to_try_first_and_knows_the_peaks_of_its_machine(
     store: Store, kinds: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = find(store, kinds["profile"])
-    assert isinstance(about, OneTrial)
+    assert isinstance(about, AboutTrial)
     session = {"graph_optimization_level": "ORT_ENABLE_BASIC"}
     trial = replace(about.trial, spec={**about.trial.spec, "session": session})
     asked: list[str] = []
@@ -229,8 +238,8 @@ def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, l
     assert "`````yaml\na: '````'\n```\n</details>\n`````" in text
 
 
-def _named_evil(about: About) -> ComparisonSubject:
-    assert isinstance(about, ComparisonSubject)
+def _named_evil(about: About) -> AboutComparison:
+    assert isinstance(about, AboutComparison)
     who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.comparison.contestants))
     trials = [replace(one, model_name=EVIL) for one in about.trials]
     return replace(

@@ -15,7 +15,7 @@ import pytest
 from core import FORMAT_VERSION
 from core.cli import COMMANDS, run
 from core.evidence.measurement import RESULT_FIELDS
-from core.evidence.result_types import ContrastRecord, TrialResult
+from core.evidence.result_types import ContrastRecord
 from core.show.output_types import DOCUMENTS
 from core.show.schema import schema
 from core.wire.errors import SpecError
@@ -59,8 +59,7 @@ def test_every_command_that_prints_json_has_a_document() -> None:
         assert printing == (name in described), name
 
 
-def test_what_a_trial_always_tells_is_part_of_its_result() -> None:
-    assert set(RESULT_FIELDS) <= set(get_type_hints(TrialResult))
+def test_what_a_trial_always_tells_is_required() -> None:
     required = schema("tune")["$defs"]["TrialDocument"]["required"]
     assert set(RESULT_FIELDS) < set(required)
 

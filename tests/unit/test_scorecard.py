@@ -13,8 +13,7 @@ import pytest
 from core import wire
 from core.evidence.measurement import Trial, latency_summary
 from core.run import scorecard
-from core.run.job import Job
-from core.run.scorecard import Row, Subject, accuracy_task, needed, on_model, rows, start
+from core.run.scorecard import Row, Subject, accuracy_task, jobs_of, needed, on_model, rows
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.targets import TargetSpec, target_from_dict
 from core.store import ModelRecord, Store
@@ -268,22 +267,12 @@ def test_what_cannot_be_evaluated_says_why_and_is_not_tried(store: Store) -> Non
 
 
 def test_comparisons_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> None:
-    asked: list[tuple[str, Any]] = []
-
-    class Service:
-        def __init__(self) -> None:
-            self.store = store
-
-        def submit(self, job: Job) -> str:
-            asked.append((job.kind, [one.workload.batch_size for one in job.specs]))
-            return f"job {len(asked)}"
-
     many = [subject(f"s{number}", session={"intra_op_num_threads": number + 1}) for number in range(9)]
     work = scorecard.MissingMeasurements(comparisons={8: many}, accuracies=many[:2])
-    jobs = start(Service(), work)  # type: ignore[arg-type]
-    assert jobs == ["job 1", "job 2", "job 3"]
-    assert [kind for kind, _ in asked] == ["comparison", "comparison", "accuracy"]
-    assert [sizes for _, sizes in asked[:2]] == [[8] * 7, [8] * 2]
+    jobs = jobs_of(store, work)
+    assert [one.kind for one in jobs] == ["comparison", "comparison", "accuracy"]
+    sizes = [[spec.workload.batch_size for spec in one.specs] for one in jobs[:2]]
+    assert sizes == [[8] * 7, [8] * 2]
 
 
 def test_one_model_that_cannot_be_evaluated_does_not_keep_the_others(

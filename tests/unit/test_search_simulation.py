@@ -22,12 +22,11 @@ from core.run.search.answer import effects, excluded_words
 from core.run.search.plan import (
     MOST_LAUNCHES,
     PlanState,
-    Strategy,
     error_rate_divisor,
     model_of,
     next_step,
 )
-from core.run.search.strategies import at_random, designed, in_order
+from core.run.search.strategies import BY_NAME, designed
 from core.spec.question import question_from_dict
 from core.spec.space import Choice
 from tests.searching import MARGIN, Machine, Run, SimulatedClock, gains, large_space, small_space
@@ -42,15 +41,14 @@ MIDDLE = small_space(
 TINY = small_space(("enable_mem_pattern", (True, False)))
 SEEDS = range(16)
 SHORT_S = 25.0
-STRATEGIES: dict[str, Strategy] = {"race": designed, "random": at_random, "grid": in_order}
-EVERY = pytest.mark.parametrize("strategy", STRATEGIES)
+EVERY = pytest.mark.parametrize("strategy", BY_NAME)
 
 
 @cache
 def searched(strategy: str, seed: int) -> Run:
     """A short search of the large space; the truth of a seed is the same for every strategy."""
     machine = Machine(space=LARGE, gain=gains(LARGE, 1000 + seed))
-    return Run(machine=machine, strategy=STRATEGIES[strategy], budget_s=SHORT_S, seed=seed).go()
+    return Run(machine=machine, strategy=BY_NAME[strategy], budget_s=SHORT_S, seed=seed).go()
 
 
 def regrets(strategy: str) -> list[float]:
@@ -62,7 +60,7 @@ def some(strategy: str = "race", budget_s: float = 30, seed: int = 4, **machine:
     space = machine.pop("space", LARGE)
     machine.setdefault("gain", gains(space, seed))
     return Run(
-        machine=Machine(space=space, **machine), strategy=STRATEGIES[strategy], budget_s=budget_s, seed=seed
+        machine=Machine(space=space, **machine), strategy=BY_NAME[strategy], budget_s=budget_s, seed=seed
     ).go()
 
 
@@ -120,7 +118,7 @@ def test_the_elimination_round_excludes_nothing_that_is_better_by_more_than_the_
 def test_where_all_are_equal_nothing_faster_is_confirmed(strategy: str) -> None:
     n = 20
     runs = [
-        Run(machine=Machine(space=MIDDLE), strategy=STRATEGIES[strategy], budget_s=30, seed=seed).go()
+        Run(machine=Machine(space=MIDDLE), strategy=BY_NAME[strategy], budget_s=30, seed=seed).go()
         for seed in range(n)
     ]
     assert sum(run.said == "FOUND" for run in runs) <= 0.05 * n
@@ -194,7 +192,7 @@ def test_time_for_screening_alone_claims_nothing() -> None:
 @EVERY
 def test_two_configurations_are_a_space(strategy: str) -> None:
     better = Machine(space=TINY, gain=lambda codes: 0.1 * codes[:, 0])
-    found = Run(machine=better, strategy=STRATEGIES[strategy], budget_s=30).go()
+    found = Run(machine=better, strategy=BY_NAME[strategy], budget_s=30).go()
     equal = some(strategy, space=TINY, gain=lambda codes: 0.0 * codes[:, 0])
     assert (found.said, found.chosen) == ("FOUND", (1,))
     assert [step.stage for step in found.steps] == ["screen", "confirm"]
@@ -327,7 +325,8 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
 
 
 def test_two_values_that_fail_together_are_found_out() -> None:
-    run = some(budget_s=60, fails=lambda choice: choice[4] == 1 and choice[12] == 1)
+    run = some(budget_s=60, fails=lambda choice: choice[0] == 1 and choice[11] == 1)
+    assert [one.axes for one in run.known.excluded] == [(0, 11)]
     assert run.regret < 0.03
     assert sum(bool(one.failed) for one in run.tried.values()) <= 0.2 * run.looked_at
 
@@ -341,6 +340,11 @@ def test_whoever_breaks_a_limit_is_not_confirmed(monkeypatch: pytest.MonkeyPatch
     assert best not in run.confirmed
 
 
+def runs_of(*choices: Choice) -> dict[Choice, Any]:
+    """Confirmations that ran, whatever they gave."""
+    return dict.fromkeys(choices)
+
+
 def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half_the_doubt() -> None:
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
@@ -348,27 +352,21 @@ def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half
     tried = list(run.tried)
     late = SimulatedClock(20.0)
     known = replace(run.known, question=bounded, rivals=tried, settled=False, clock=late)
-    assert next_step(replace(known, confirmation_runs=tried[:3]), designed) is not None
-    assert next_step(replace(known, confirmation_runs=tried[:4]), designed) is None
+    assert next_step(replace(known, confirmed=runs_of(*tried[:3])), designed) is not None
+    assert next_step(replace(known, confirmed=runs_of(*tried[:4])), designed) is None
     assert error_rate_divisor(bounded) == 2
     assert error_rate_divisor(run.question) == 1
 
 
-def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() -> None:
+def test_after_one_that_was_left_open_the_next_best_is_confirmed() -> None:
     machine = Machine(space=MIDDLE, gain=gains(MIDDLE, 3))
     run = Run(machine=machine, strategy=designed, budget_s=60).go()
     best, *_, low = sorted(run.tried, key=lambda one: -(run.tried[one].gain("latency_p50") or (0, 0))[0])
-    known = replace(
-        run.known, rivals=[best, low], confirmation_runs=[best], settled=False, clock=SimulatedClock(20.0)
-    )
-    again = next_step(replace(known, undecided=best), designed)
-    assert again is not None
-    assert again.choices == [best]
-    assert next_step(replace(known, undecided=best, confirmation_runs=[best, best]), designed) is None
-    level = replace(known, undecided=low, confirmation_runs=[low])
-    other = next_step(level, designed)
-    assert other is not None
-    assert other.choices == [best]
+    known = replace(run.known, rivals=[low, best], settled=False, clock=SimulatedClock(20.0))
+    step = next_step(replace(known, confirmed=runs_of(low)), designed)
+    assert step is not None
+    assert step.choices == [best]
+    assert next_step(replace(known, confirmed=runs_of(best)), designed) is None  # the other promises nothing
 
 
 # --- other objectives, other strategies -----------------------------------------------------------------

@@ -101,14 +101,12 @@ def test_a_search_keeps_what_it_cost_for_the_next_one() -> None:
 def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -> None:
     space = small_space(("enable_mem_pattern", (True, False)), ("intra_op_num_threads", (0, 1, 2, 4)))
     run = Run(machine=Machine(space=space), strategy=designed, budget_s=30).go()
-    known = replace(
-        run.known, confirmation_runs=[], rivals=[], settled=False, clock=SimulatedClock(15.0), each_s=0.5
-    )
+    known = replace(run.known, confirmed={}, rivals=[], settled=False, clock=SimulatedClock(15.0), each_s=0.5)
     assert next_step(known, designed) is not None
     assert next_step(replace(known, costs=QUICK), designed) is not None
     assert not can_confirm(SLOW, known.left_s)
     assert next_step(replace(known, costs=SLOW), designed) is None
-    measured = replace(known, costs=SLOW, confirmation_runs=[next(iter(run.tried))], rivals=list(run.tried))
+    measured = replace(known, costs=SLOW, confirmed=dict(run.confirmed), rivals=list(run.tried))
     assert next_step(measured, designed) is not None  # what was confirmed may be confirmed again
 
 

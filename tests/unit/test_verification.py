@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from core.evidence.verification import (
-    Change,
-    Part,
+    SpeedChange,
     Speedup,
-    Transfer,
+    VerificationPart,
     between,
     change,
     overall,
@@ -22,7 +21,7 @@ from core.evidence.verification import (
 )
 from core.show.sheets.verifications import as_markdown
 
-YES = Part(state="YES", why="")
+YES = VerificationPart(state="YES", why="")
 RECORDED = Speedup(ratio=1.42, low=1.40, high=1.44)
 
 
@@ -118,10 +117,13 @@ def test_the_whole_is_as_good_as_its_worst_part() -> None:
     assert state(transfers=[], asked_speed=True) == "UNDECIDED"
     assert state(transfers=[], asked_speed=False) == "CONFIRMED"
     assert state(transfers=[], asked_speed=False, measure=False) == "NOT_MEASURED"
-    assert state(transfers=[], asked_speed=False, measure=False, same=Part(state="NO", why="")) == "FAILED"
-    assert state(same=Part(state="NO", why="")) == "FAILED"
-    assert state(same=Part(state="UNKNOWN", why="")) == "UNDECIDED"
-    assert state(runs=Part(state="NO", why="")) == "FAILED"
+    assert (
+        state(transfers=[], asked_speed=False, measure=False, same=VerificationPart(state="NO", why=""))
+        == "FAILED"
+    )
+    assert state(same=VerificationPart(state="NO", why="")) == "FAILED"
+    assert state(same=VerificationPart(state="UNKNOWN", why="")) == "UNDECIDED"
+    assert state(runs=VerificationPart(state="NO", why="")) == "FAILED"
     assert state(targets=["MET", "MISSED"]) == "FAILED"
     assert state(targets=["MET", "UNKNOWN"]) == "UNDECIDED"
 
@@ -153,7 +155,7 @@ def test_the_third_answer_tells_the_worst_first() -> None:
 # --- then and now -------------------------------------------------------------------------------------------
 
 
-def judged(now: Speedup, *, cpus: float | None = 1.0, limit: float = 0.05) -> Change:
+def judged(now: Speedup, *, cpus: float | None = 1.0, limit: float = 0.05) -> SpeedChange:
     return change(gain(1000, width=0.01), now, limit=limit, cpus=cpus)
 
 
@@ -218,12 +220,6 @@ def test_a_gain_that_was_rejected_is_read_with_its_doubt(rejected: dict[str, Any
     assert (sound.ratio, sound.low, sound.high, sound.doubt) == (0.5, 0.4, 0.6, "")
     assert doubted.doubt
     assert rejected.get("holds_reason", doubted.doubt) == doubted.doubt
-
-
-def test_it_is_plain_data() -> None:
-    found: Transfer = transfer("x", RECORDED, gain(1.41))
-    assert found.to_dict()["recorded"]["ratio"] == 1.42
-    assert judged(gain(1000)).to_dict()["changed"] == []
 
 
 def test_texts_of_a_file_of_strangers_become_no_markup() -> None:

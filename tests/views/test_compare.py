@@ -17,7 +17,7 @@ from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
 from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
-from core.show.words import verdict as in_words
+from core.show.verdict import in_words
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
@@ -410,7 +410,7 @@ def test_the_parts_of_the_widest_interval_are_told(
     comparison, _ = put(mlp, machine)
     said = texts(opened(open_page("compare", comparison=comparison.id), DETAILS))
     assert tells(said, "±1 %", "±1.7 %")
-    assert tells(said, verdict.counted(comparison.facts))
+    assert tells(said, verdict.rounds_words(comparison.facts))
     older, _ = put(mlp, machine, older=True)
     said = texts(opened(open_page("compare", comparison=older.id), DETAILS))
     assert "±1.7 %" not in said

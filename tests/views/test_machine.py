@@ -252,7 +252,7 @@ def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out()
     assert "[" not in agrees.hover[1]
     assert "interval" in agrees.hover[1]
     assert tells(differs.hover[0], " A")
-    assert tells(differs.hover[0], verdict.counted(tests[0]))
+    assert tells(differs.hover[0], verdict.rounds_words(tests[0]))
 
 
 def test_a_test_within_a_comparison_says_so() -> None:
@@ -293,8 +293,7 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_pa
     job = status(what="measure mlp", stage="rounds", done=3, total=9)
     jobs(job)
     at = open_page("history")
-    own = {"id": "job", "page": "views/tune/page.py", "query": {"trial": "job"}}
-    at.session_state[session_jobs.OWN] = own
+    at.session_state[session_jobs.OWN] = {"id": "job", "page": "tune", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
     assert ":material/speed:" in sidebar(at)

@@ -20,7 +20,7 @@ from core.evidence.verdict import Verdict
 from core.run import axes, prediction
 from core.run.axes import Axis, point_name
 from core.show import verdict
-from core.show.words import verdict as in_words
+from core.show.verdict import in_words
 from core.spec import TrialSpec
 from core.store import ModelRecord, Store
 from dashboard import state
@@ -316,7 +316,7 @@ def test_a_measured_sweep_shows_its_grade_its_verdicts_and_its_bands(
     rows = table(at)
     assert against_default(at)[1].startswith("4.3")
     assert tells(against_default(at)[1], Verdict.FASTER.word, "95 % CI [")
-    assert lines(opened(at, "sweep.confidence"), verdict.counted(comparison.facts))
+    assert lines(opened(at, "sweep.confidence"), verdict.rounds_words(comparison.facts))
     bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
     assert len(bands) == 2
     assert list(rows["State"]) == ["complete"] * 3

@@ -16,12 +16,12 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.comparison import DEFAULT_LABEL
-from core.evidence.input_description import InputDescription
 from core.evidence.quality import CONTROL_FAILED
+from core.evidence.result_types import InputDescription
 from core.evidence.verdict import Grade, Verdict
-from core.show import cells, verdict, words
+from core.show import cells, verdict
 from core.show.setting_chips import chips
-from core.show.words import verdict as in_words
+from core.show.verdict import in_words
 from core.spec.presets import PRESETS
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.steps import Step
@@ -327,7 +327,7 @@ def test_a_fixed_value_is_fed_and_shown(
     spec = submitted[0]["spec"]
     assert spec.workload.feed_values == {"x": 0.5}
     fed = InputDescription(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
-    trial = put_compared(record, changes={"fed": [fed.to_dict()]}).trial
+    trial = put_compared(record, changes={"fed": [fed]}).trial
     assert any(
         ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
     )
@@ -424,7 +424,7 @@ def test_a_run_is_really_compared_with_the_default_and_shows_the_providers_used(
     comparison = state.store().comparison(trial.comparison)
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = result["contrasts"][0]
-    assert words.verdict(contrast)[1:] in at.header[0].value.replace("\\", "")
+    assert verdict.in_words(contrast)[1:] in at.header[0].value.replace("\\", "")
     assert f"against {DEFAULT_LABEL}" in texts(at)
     assert comparison.result is not None
     assert f"Grade {comparison.result['grade']}" in texts(at)
@@ -884,7 +884,7 @@ def test_a_pinned_baseline_is_measured_in_the_next_run(
     at = open_page(model=mlp, trial=first.id)
     click(at, "pin")
     assert state.store().baseline(mlp.content_sha256) == first.id
-    assert at.button(key="unpin")
+    assert at.button(key="pin").icon == ":material/keep_off:"
     widget(at, "intra_op_num_threads").set_value(None)
     widget(at, "enable_cpu_mem_arena").set_value(fields.OFF).run()
     assert tells(at.button(key="run").help, "pinned")

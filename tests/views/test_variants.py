@@ -515,12 +515,12 @@ def test_a_variant_is_deleted_and_the_original_is_current_again(open_page: Open,
         import streamlit as st
 
         from dashboard import state
-        from dashboard.views.variants import detail as variant_detail
+        from dashboard.views.models import removal
 
         record = state.store().model(sha)
         assert record is not None
         st.session_state[state.MODEL] = sha
-        variant_detail.remove(record)
+        removal.remove(record)
 
     at = AppTest.from_function(script, args=(small.content_sha256,), default_timeout=60).run()
     assert not at.exception

@@ -24,12 +24,11 @@ from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
-from core.run.search.plan import FIXED_S, gain_of, screening_share, sought
+from core.run.search.plan import FIXED_S, screening_share, sought
 from core.run.search.running import search_job_work
 from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
 from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
-from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     costs_from_past,
     costs_from_search,
@@ -84,7 +83,6 @@ def prepare(
         TunerError: the model cannot be run; the question cannot be answered here; nothing varies; or the time
             budget is too short for a confirmation.
     """
-    strategy_named(question.strategy)
     _check_answerable(spec, question)
     check_before(spec, store, run)
     resolved = resolve_trial(spec, store, run)
@@ -330,7 +328,7 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
         seen = []
         for data in study.tried:
             one = evaluation_from_dict(data)
-            choice, gain = prepared.space.find(one.changes), gain_of(one, prepared.question)
+            choice, gain = prepared.space.find(one.changes), one.speedup(prepared.question.objective)
             if choice is None or gain is None or one.twin or one.failed:
                 continue
             seen.append((choice, gain[0]))

@@ -41,7 +41,7 @@ from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.failures import ExcludedValues
-from core.run.search.plan import PlanState, gain_of, model_of
+from core.run.search.plan import PlanState, model_of
 from core.spec.metrics import BY_PASSES, BY_ROUNDS
 from core.spec.question import Question
 from core.spec.space import Space, changes_words
@@ -376,7 +376,7 @@ def pareto_front(
         if one.failed or found is None:
             continue
         shown[one.key] = found
-        own = {"objective": _as_speedup(found, gain_of(one, question))}
+        own = {"objective": _as_speedup(found, one.speedup(question.objective))}
         own |= {
             name: gain
             for name in BY_PASSES

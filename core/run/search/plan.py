@@ -25,13 +25,11 @@ from core.evidence.comparison import same_request
 from core.evidence.effects import Codes, Effects, fit
 from core.evidence.evaluations import (
     Evaluation,
-    Observation,
     Stage,
-    pooled,
     reference_doubts,
     weighted,
 )
-from core.evidence.result_types import SearchCosts
+from core.evidence.result_types import Confirmed, SearchCosts
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search.failures import ExcludedValues, excluded_values, sound
 from core.run.search.time_needed import can_confirm
@@ -100,8 +98,7 @@ class PlanState:
     priors: Sequence[tuple[Choice, float, float]] = ()  # from earlier searches: ln(speed-up), standard error
     tried: dict[Choice, Evaluation] = field(default_factory=dict)  # without A/A controls
     rivals: list[Choice] = field(default_factory=list)  # after the elimination round, the best first
-    confirmation_runs: list[Choice] = field(default_factory=list)  # one entry for each that ran, in order
-    undecided: Choice | None = None  # the winner so far, if its confirmation is undecided
+    confirmed: dict[Choice, Confirmed] = field(default_factory=dict)  # in the order of their runs
     settled: bool = False  # the confirmed result answers the question
     each_s: float = 0.0  # screening time of one configuration; 0: not known yet
     fixed_s: float = FIXED_S  # fixed time of a comparison, without its configurations
@@ -170,14 +167,14 @@ def next_step(known: PlanState, strategy: Strategy) -> Step | None:
     """Return the next step; None: no step would change the answer, or the time is over."""
     if is_too_short(known):
         return None
-    if known.confirmation_runs or known.rivals or known.settled:
+    if known.confirmed or known.rivals or known.settled:
         return _confirm(known)
     return _screen(known, strategy) or _again(known) or _eliminate(known) or _confirm(known)
 
 
 def is_too_short(known: PlanState) -> bool:
     """Whether nothing was confirmed and the remaining time is too short for a confirmation."""
-    if known.costs is None or known.confirmation_runs or known.settled:
+    if known.costs is None or known.confirmed or known.settled:
         return False
     return not can_confirm(known.costs, known.left_s)
 
@@ -247,7 +244,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = _speedup_of_observation(look, known.question)
+            gain = weighted(look.gains, known.question.objective)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -271,17 +268,6 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
             comparisons.append("")
             doubts.append(0.0)
     return fit(np.array(rows, dtype=np.int16), gains, errors, comparisons, doubts)
-
-
-def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
-    """ln(speed-up) of the objective from one observation."""
-    gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
-    return weighted(gains, question.objective)
-
-
-def gain_of(one: Evaluation, question: Question) -> tuple[float, float | None] | None:
-    """Return ln(speed-up) of the objective from all observations of a configuration."""
-    return weighted({name: one.gain(name) for name in question.objective}, question.objective)
 
 
 # --- repeated screening of possible winners -----------------------------------------------------------------
@@ -449,37 +435,23 @@ def confirm_s(known: PlanState) -> float:
 
 def _promises(known: PlanState, choice: Choice) -> bool:
     """Whether the estimate of a configuration exceeds the ORT default by more than half the margin."""
-    gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
+    gain = known.tried[choice].speedup(known.question.objective) if choice in known.tried else None
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
-def _is_ahead(known: PlanState, one: Choice, others: Sequence[Choice]) -> bool:
-    """Whether the estimate of `one` exceeds the ORT default and all `others` by more than the margin."""
-    own = gain_of(known.tried[one], known.question) if one in known.tried else None
-    gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
-    rest = max((gain[0] for gain in gains if gain is not None), default=0.0)
-    return own is not None and own[0] > max(0.0, rest) + math.log1p(known.margin)
-
-
 def _confirm(known: PlanState) -> Step | None:
-    """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best.
-
-    An undecided configuration that still leads is confirmed again. One slow process among few can leave a
-    speed-up of two undecided, and a smaller speed-up would then be the worse answer.
-    """
-    held = [one for one in known.confirmation_runs if one in known.tried and not known.tried[one].failed]
+    """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best."""
+    held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
     most = MOST_WITHIN_LIMITS if has_constraints(known.question) else MOST_CONFIRMED
     if len(held) >= most:
         return None
     order = known.rivals or [choice for choice, _ in ranked_candidates(known)]
-    if not order and not known.confirmation_runs:  # all miss a constraint: the best of them shows by how much
+    if not order and not known.confirmed:  # all miss a constraint: the best of them shows by how much
         order = [choice for choice, _ in ranked_candidates(known, also_infeasible=True)][:1]
-    left = [one for one in order if one not in known.confirmation_runs]
-    if known.confirmation_runs and not known.question.limits and not known.question.same_latency:
+    left = [one for one in order if one not in known.confirmed]
+    if known.confirmed and not known.question.limits and not known.question.same_latency:
         left = [one for one in left if _promises(known, one)]
-    if known.undecided is not None and _is_ahead(known, known.undecided, left):
-        left = [known.undecided]
-    if known.settled or not left or (known.confirmation_runs and known.left_s < confirm_s(known)):
+    if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
         return None
     left_s = known.left_s - known.fixed_s
     together = has_constraints(known.question) and left_s >= SEVERAL * 4 * known.each_s

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
-from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, observe
+from core.evidence.evaluations import Observation, launch_spread, observe, weighted
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
 from core.process.job_worker import Progress
@@ -22,13 +22,12 @@ from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
-from core.run.search import progress
+from core.run.search import progress, strategies
 from core.run.search.accuracy_limits import accuracy_for_limits
 from core.run.search.plan import (
     Clock,
     Step,
     error_rate_divisor,
-    gain_of,
     is_too_short,
     next_step,
     ranked_candidates,
@@ -36,7 +35,6 @@ from core.run.search.plan import (
 )
 from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
 from core.run.search.search_state import CONTROL, Prepared, SearchState, contrasts_with_default
-from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
     confirmation_s,
@@ -70,8 +68,7 @@ class Search:
         self.store: Store = service.store
         self.clock = Clock(before_s=prepared.record.wall_s, began=began)
         self.state = SearchState(prepared, self.clock)
-        self.strategy = strategy_named(prepared.question.strategy)
-        self.recheck = any(one.looks for one in self.state.tried.values())
+        self.strategy = strategies.BY_NAME[prepared.question.strategy]
         self.comparisons_s = 0.0
         self.course: list[CoursePoint] = []
         self.doing = ""
@@ -83,7 +80,7 @@ class Search:
             Cancelled: by the user; evaluations are kept.
             TunerError: the ORT default itself cannot be run.
         """
-        if self.recheck:
+        if self.state.tried:
             self._check_the_machine()
         while (step := self._next()) is not None:
             if self.state.question.give_way:
@@ -92,7 +89,9 @@ class Search:
         return progress.result(self.state, course=self.course, comparisons_s=self.comparisons_s)
 
     def _next(self) -> Step | None:
-        self._progress("plans", len(self.state.tried))
+        text = progress.so_far(self.state)
+        self.service.on_progress(Progress(stage="plans", done=0, total=0, text=text))
+        self.service.on_live(self.live())
         if self.state.question.extend and is_too_short(self.state):
             self._extend()
         return next_step(self.state, self.strategy)
@@ -124,13 +123,11 @@ class Search:
             why="check of the machine",
         )
         self._do(step)
+        objective = self.state.question.objective
         moved, compared = [], 0
         for choice in best:
-            old, new = (
-                gain_of(before[choice], self.state.question),
-                self.state.tried[choice].looks[-1],
-            )
-            found = self._speedup_of_observation(new)
+            old, new = before[choice].speedup(objective), self.state.tried[choice].looks[-1]
+            found = weighted(new.gains, objective)
             if old is None or found is None or new is before[choice].looks[-1]:
                 continue
             compared += 1
@@ -151,9 +148,6 @@ class Search:
                 f"{compared} earlier configurations were screened again with the same results, so the "
                 "machine has not changed."
             )
-
-    def _speedup_of_observation(self, one: Observation) -> LogSpeedup | None:
-        return gain_of(Evaluation(changes={}, key="", looks=(one,)), self.state.question)
 
     def _do(self, step: Step) -> None:
         """Run the comparison of a step and update the state with its result."""
@@ -195,12 +189,11 @@ class Search:
         self.state.add_observations(
             step, comparison, trials, names, control, cancelled=self.service.cancel.is_set()
         )
-        self.state.last_comparison = comparison.id
         if confirms:
             self._add_confirmation(step, comparison, trials, ending)
         elif isinstance(ending.error, BudgetError):
             self._handle_slow_start(took_s)
-        elif not self.state.has_speedups(step.choices):
+        elif not any(choice in self.state.tried for choice in step.choices):
             self._raise_without_results(ending)
         elif not self.service.cancel.is_set():
             self.state.record_unmeasured(step, comparison)
@@ -318,10 +311,6 @@ class Search:
             return {}
 
     # --- progress and storing -------------------------------------------------------------------------------
-
-    def _progress(self, stage: str, done: int) -> None:
-        self.service.on_progress(Progress(stage=stage, done=0, total=0, text=progress.so_far(self.state)))
-        self.service.on_live(self.live())
 
     def live(self) -> dict[str, Any]:
         """Return the progress of the search for its page."""

@@ -15,7 +15,6 @@ from typing import Any
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import (
     Evaluation,
-    LogSpeedup,
     Observation,
     ReportedSpeedup,
     Stage,
@@ -27,7 +26,7 @@ from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, SearchOutcome
 from core.run.preparation import Resolved
 from core.run.search import answer as answers
-from core.run.search.plan import Clock, PlanState, Step, gain_of, ranked_candidates
+from core.run.search.plan import Clock, PlanState, Step, ranked_candidates
 from core.run.search.search_space import Models
 from core.spec.effort import STAGES
 from core.spec.question import Question
@@ -79,10 +78,8 @@ class SearchState(PlanState):
         self.base = prepared.resolved.spec
         self.default_spec = reference(self.base)
         self.controls: list[Evaluation] = []
-        self.confirmed: dict[Choice, Confirmed] = {}
         self.default_result: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
-        self.last_comparison = ""
         self.outcome: SearchOutcome = "UNDECIDED"
         self.winner: Confirmed | None = None
         self.refused: TunerError | None = None  # why a confirmation gave no result
@@ -231,10 +228,6 @@ class SearchState(PlanState):
         own = sizes.get(str(self.space.changes(choice).get(MODEL) or ""))
         return None if own is None or "" not in sizes else (own, sizes[""])
 
-    def has_speedups(self, choices: Sequence[Choice]) -> bool:
-        """Return whether one of these has an observation."""
-        return any(choice in self.tried and self.tried[choice].looks for choice in choices)
-
     def record_unmeasured(self, step: Step, comparison: Comparison) -> None:
         """Record a failure for configurations without a result, so that they are not requested again."""
         for choice in step.choices:
@@ -273,41 +266,28 @@ class SearchState(PlanState):
             default: result of the ORT default.
             comparison: the comparison, with a result.
         """
-        before = {
-            changes_words(self.plain(choice)): gain[0]
-            for choice in step.choices
-            if choice in self.tried and (gain := self._earlier_speedup(self.tried[choice])) is not None
-        }
-        again = self.undecided in step.choices
+        before = {choice: self._speedup_before(comparison, choice) for choice in step.choices}
         self.confirmed |= {choice: said[choice] for choice in step.choices}
-        self.confirmation_runs += step.choices
         in_order = [said[choice] for choice in step.choices]
         found, winner = answers.outcome(in_order, default, comparison.facts, margin=self.margin)
-        if (
-            again
-            or self.default_result is None
-            or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome)
-        ):
+        if self.default_result is None or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome):
             self.outcome, self.winner = found, winner
             self.default_result, self.last_result = default, comparison.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
-        self.undecided = None
-        if self.outcome == "UNDECIDED":
-            self.undecided = next((one for one in self.confirmed if self.confirmed[one] is self.winner), None)
-        lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
+        lost = [one for one, gain in before.items() if gain > math.log1p(self.margin)]
+        lost = [one for one in lost if said[one] is not self.winner]
         if lost and not self.settled:
-            gone = " and ".join(f"`{self.words(one['changes'])}`" for one in lost)
+            gone = " and ".join(f"`{self.words(self.plain(one))}`" for one in lost)
             self.notes.append(f"{gone} was better before, but not in fresh processes.")
 
-    def _earlier_speedup(self, one: Evaluation) -> LogSpeedup | None:
-        return gain_of(
-            replace(one, looks=tuple(look for look in one.looks if look.race != self.last_comparison)),
-            self.question,
-        )
-
-    def _promised(self, one: Confirmed, before: Mapping[str, float]) -> bool:
-        """Whether the earlier estimate of a configuration exceeded the margin."""
-        return before.get(changes_words(one["changes"]), 0.0) > math.log1p(self.margin)
+    def _speedup_before(self, comparison: Comparison, choice: Choice) -> float:
+        """ln(speed-up) of a configuration by the comparisons before this one; 0: there is none."""
+        if choice not in self.tried:
+            return 0.0
+        one = self.tried[choice]
+        looks = tuple(look for look in one.looks if look.race != comparison.id)
+        gain = replace(one, looks=looks).speedup(self.question.objective)
+        return 0.0 if gain is None else gain[0]
 
     # --- estimates for display ------------------------------------------------------------------------------
 

@@ -1,16 +1,13 @@
-"""The screening strategies by name: `race`, `grid`, `random` and Optuna's sampler.
+"""The screening strategies by name: `race` and `random`.
 
-Each is a pure function from the state of a search to the next configurations. Optuna's sampler gets all
-evaluations at each call, so it keeps no state between calls.
+Each is a pure function from the state of a search to the next configurations.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -21,34 +18,17 @@ from core.run.search.plan import (
     EXTRA_PROCESSES,
     PlanState,
     Strategy,
-    gain_of,
     model_of,
     screening_end_s,
     sought,
 )
 from core.spec.space import MODEL, Choice
-from core.wire.errors import SpecError
 
 BATCH = 6  # configurations of a later screening
 PROMISING = 0.05  # smallest expected improvement worth a screening, as a share of the margin
 SINGLES_SHARE = 0.5  # share of a screening for configurations that change one value of the start
 DESIGN_SHARE = 0.5  # largest share of all affordable screened configurations for the design
 RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
-ASKS_FOR_ONE = 20  # largest number of proposals drawn for one new configuration
-
-
-def strategy_named(name: str) -> Strategy:
-    """Return a strategy.
-
-    Raises:
-        SpecError: it needs a package that is not installed.
-    """
-    if name == "optuna-tpe" and importlib.util.find_spec("optuna") is None:
-        raise SpecError(
-            "The strategy `optuna-tpe` needs the package `optuna`, which is not installed.",
-            hint="Install it (`pip install optuna`), or use the default strategy.",
-        )
-    return _STRATEGIES[name]
 
 
 def designed(known: PlanState, count: int) -> Sequence[Choice]:
@@ -122,12 +102,6 @@ def _affordable(known: PlanState, count: int) -> int:
     return int(min(len(known.codes), len(known.tried) + count + later))
 
 
-def in_order(known: PlanState, count: int) -> Sequence[Choice]:
-    """Strategy `grid`: configurations in the order of the space."""
-    left = [one for one in known.space.choices if one not in known.tried and one != known.default]
-    return sound(known.excluded, left)[:count]
-
-
 def at_random(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `random`: the next configurations of an order that the seed determines."""
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
@@ -136,44 +110,4 @@ def at_random(known: PlanState, count: int) -> Sequence[Choice]:
     return sound(known.excluded, left)[:count]
 
 
-def by_optuna(known: PlanState, count: int) -> Sequence[Choice]:
-    """Return proposals of Optuna's TPE sampler given all evaluations; each configuration once."""
-    import optuna  # here: it takes a third of a second, and most searches do not need it
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    seed = known.question.seed + len(known.tried)
-    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    axes = known.space.axes
-    kinds: dict[str, Any] = {
-        axis.name: optuna.distributions.CategoricalDistribution(range(len(axis.values))) for axis in axes
-    }
-    for choice, one in known.tried.items():
-        gain = gain_of(one, known.question)
-        if gain is not None and not one.failed:
-            names = dict(zip(kinds, choice, strict=True))
-            study.add_trial(optuna.create_trial(params=names, distributions=kinds, value=gain[0]))
-    open_ = [one for one in known.space.choices if one not in known.tried and one != known.default]
-    left = set(sound(known.excluded, open_))
-    found: list[Choice] = []
-    for _ in range(count * ASKS_FOR_ONE):
-        if len(found) == count or not left:
-            break
-        asked = study.ask(kinds)
-        choice = _canonical(known, tuple(int(asked.params[axis.name]) for axis in axes))
-        if choice in left:
-            found.append(choice)
-            left.remove(choice)
-    return found
-
-
-def _canonical(known: PlanState, asked: Choice) -> Choice:
-    """The distinct configuration of a combination: settings without effect have the start's values."""
-    if asked in known.space.known:
-        return asked
-    return known.space.canonical(asked)
-
-
-_STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
-    {"race": designed, "grid": in_order, "random": at_random, "optuna-tpe": by_optuna}
-)
+BY_NAME: Mapping[str, Strategy] = MappingProxyType({"race": designed, "random": at_random})

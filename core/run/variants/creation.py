@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import InputDescription, describe_inputs
+from core.evidence.input_description import describe_inputs
+from core.evidence.result_types import InputDescription
 from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     batch_addresses,
@@ -442,7 +443,7 @@ class _Task:
         return {self.source.content_sha256, before.get("root", ""), before.get("parent", "")}
 
     def _details(
-        self, key: str, reply: wire.TransformReply, note: str, shown: Sequence[InputDescription]
+        self, key: str, reply: wire.TransformReply, note: str, shown: list[InputDescription]
     ) -> dict[str, Any]:
         source, before = self.source, variant_of(self.source) or {}
         steps = [*steps_of(source), self.step]
@@ -474,7 +475,7 @@ class _Task:
             "notes": [*reply["notes"], *([note] if note else [])],
             "hardware_bound": reply["hardware_bound"] or before.get("hardware_bound", ""),
             "facts": dict(reply["facts"]),
-            "fed": [one.to_dict() for one in shown],
+            "fed": shown,
             "files": [Path(one).name for one in reply["files"]],
         }
 

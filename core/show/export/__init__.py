@@ -1,9 +1,9 @@
 """Export formats: one table, all written from the same resolved configuration.
 
 Each row gives the purpose of the format, the settings that it does not support, and the function that writes
-it. Command line, page and `docs/generate.py` read the table. `unsupported.Asked` tracks which settings a file
-contains; every file lists the others in a comment at its top. The only file opened here is the model that
-some formats include.
+it. Command line, page and `docs/generate.py` read the table. `unsupported.SettingTracker` tracks which
+settings a file contains; every file lists the others in a comment at its top. The only file opened here is
+the model that some formats include.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from core.show.export.programs import (
     entries,
     exported_options,
     ort_spec,
+    quoted,
 )
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
@@ -152,19 +153,19 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -
             lines.append(line)
             tracker.mark_exported(name)
     lines += [
-        f"options.AddConfigEntry({_quoted(key)}, {_quoted(text)});"
+        f"options.AddConfigEntry({quoted(key)}, {quoted(text)});"
         for key, text in entries(plan, tracker).items()
     ]
     for name, size in plan["free_dimension_overrides"].items():
         lines.append(
             "Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName("
-            f"options, {_quoted(name)}, {size}));"
+            f"options, {quoted(name)}, {size}));"
         )
     tracker.mark_exported("free_dimension_overrides", "providers")
     tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for one in accelerators(plan, _PROVIDERS, "the C++ program"):
         lines += _provider(one, tracker)
-    path = f"const std::filesystem::path model({_quoted(spec.model.path)});"
+    path = f"const std::filesystem::path model({quoted(spec.model.path)});"
     return [*lines, path, "Ort::Session session(env, model.c_str(), options);"]
 
 
@@ -206,19 +207,19 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
 def _provider(one: wire.ProviderPlan, tracker: SettingTracker) -> list[str]:
     options = exported_options(one, tracker)
     if one["name"] in _GENERIC:
-        pairs = [f"{{{_quoted(k)}, {_quoted(v)}}}" for k, v in options.items()]
+        pairs = [f"{{{quoted(k)}, {quoted(v)}}}" for k, v in options.items()]
         made = f"std::unordered_map<std::string, std::string>{{{', '.join(pairs)}}}"
         return [f'options.AppendExecutionProvider("{_GENERIC[one["name"]]}", {made});']
     text = _OWN_OPTIONS.format(
         type=_PROVIDERS[one["name"]],
-        keys=", ".join(_quoted(key) for key in options),
-        values=", ".join(_quoted(text) for text in options.values()),
+        keys=", ".join(quoted(key) for key in options),
+        values=", ".join(quoted(text) for text in options.values()),
     )
     return text.splitlines()
 
 
 def _values(feeds: list[Fill], spec: TrialSpec) -> list[str]:
-    names = ", ".join(_quoted(one.name) for one in feeds)
+    names = ", ".join(quoted(one.name) for one in feeds)
     lines = [f"const std::vector<const char*> input_names{{{names}}};", "std::vector<Ort::Value> inputs;"]
     if any(one.constant is None for one in feeds):
         lines.insert(0, f"std::mt19937_64 random({spec.workload.seed});")
@@ -252,10 +253,10 @@ def _int64(number: int) -> str:
 def _run(
     spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker, feeds: list[Fill], outputs: list[str]
 ) -> list[str]:
-    names = ", ".join(_quoted(name) for name in outputs)
+    names = ", ".join(quoted(name) for name in outputs)
     lines = [f"const std::vector<const char*> output_names{{{names}}};", "Ort::RunOptions run_options;"]
     for key, text in plan["run_config_entries"].items():
-        lines.append(f"run_options.AddConfigEntry({_quoted(key)}, {_quoted(text)});")
+        lines.append(f"run_options.AddConfigEntry({quoted(key)}, {quoted(text)});")
         tracker.mark_exported(key)
     tracker.mark_exported("use_io_binding")
     if spec.workload.use_io_binding:
@@ -285,16 +286,3 @@ def _bound(plan: wire.SessionPlan, feeds: list[Fill]) -> list[str]:
         "binding.SynchronizeOutputs();",
         "const auto outputs = binding.GetOutputValues();",
     ]
-
-
-def _quoted(text: str) -> str:
-    """Return a string literal of plain ASCII, so no text can become code.
-
-    Other characters are bytes of UTF-8 in octal, which every compiler reads alike.
-    """
-    return '"' + "".join(map(_octal, text.encode(errors="replace"))) + '"'
-
-
-def _octal(byte: int) -> str:
-    plain = 32 <= byte < 127 and byte not in b'"\\?'  # `??/` was a backslash once
-    return chr(byte) if plain else f"\\{byte:03o}"

@@ -71,7 +71,7 @@ def input_fills(
     trial: Trial,
     spec: TrialSpec,
     info: wire.ModelInfo | None,
-    asked: SettingTracker,
+    tracker: SettingTracker,
     *,
     dtypes: Collection[str],
 ) -> list[Fill]:
@@ -81,7 +81,7 @@ def input_fills(
         trial: to reproduce.
         spec: of the trial.
         info: of its model.
-        asked: tracks the settings; input settings that the program does not support stay unexported.
+        tracker: tracks the settings; input settings that the program does not support stay unexported.
         dtypes: that the program supports.
 
     Raises:
@@ -94,8 +94,8 @@ def input_fills(
                 f"Input `{one['name']}` is {one['dtype']}, which this format does not support.",
                 hint="Choose the format python, which supports every type.",
             )
-    asked.mark_exported("batch_size", "dims", "seed")
-    asked.mark_unsupported("feeds", "random values of the same types and shapes are used instead")
+    tracker.mark_exported("batch_size", "dims", "seed")
+    tracker.mark_unsupported("feeds", "random values of the same types and shapes are used instead")
     found = [_fill(one, spec) for one in inputs]
     drawn = {one["name"] for one in inputs if one.get("drawn")}
     lists = [
@@ -103,10 +103,10 @@ def input_fills(
         for one in found
         if one.constant is None and one.name in spec.workload.feed_values.keys() - drawn
     ]
-    asked.mark_exported("feed_values")
+    tracker.mark_exported("feed_values")
     if lists:
         told = ", ".join(map(repr, lists))
-        asked.mark_unsupported(
+        tracker.mark_unsupported(
             "feed_values", f"only single numbers and ranges are supported; {told} gets random values"
         )
     return found

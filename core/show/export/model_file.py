@@ -26,17 +26,6 @@ def refuse_fp16(source: ExportSource) -> None:
         )
 
 
-def copy_model(source: ExportSource, path: Path, to: IO[bytes]) -> None:
-    """Copy a model file after checking that it is the one that was measured.
-
-    Raises:
-        SpecError: the trial ran on an FP16 copy.
-        ModelError: the file is missing or has changed.
-    """
-    refuse_fp16(source)
-    copy_file(path, source.trial.spec["model"].get("sha256"), to)
-
-
 def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
     """Copy a file of a model; `sha256`: its hash when it was measured, None: unknown.
 

@@ -14,7 +14,7 @@ from core.run.export_source import ExportSource
 from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
-from core.show.export.programs import LEVELS, entries, ort_spec
+from core.show.export.programs import entries, numbered_options, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.spec.steps import Step
@@ -71,17 +71,7 @@ def export_olive(source: ExportSource, accepted: str) -> str:
 
 def _inference_settings(spec: TrialSpec, tracker: SettingTracker) -> dict[str, Any]:
     plan = session_plan(spec.session)
-    numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
-    options: dict[str, Any] = {}
-    for name in (
-        "intra_op_num_threads",
-        "inter_op_num_threads",
-        "execution_mode",
-        "graph_optimization_level",
-    ):
-        if (value := plan["attributes"].get(name)) is not None:
-            options[name] = numbers[value] if isinstance(value, str) else value
-            tracker.mark_exported(name)
+    options: dict[str, Any] = {**numbered_options(plan, tracker)}
     if extra := entries(plan, tracker):
         options["extra_session_config"] = extra
     tracker.mark_exported(

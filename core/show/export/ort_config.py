@@ -14,8 +14,8 @@ from typing import BinaryIO
 from core.run.export_source import ExportSource
 from core.run.plan import session_plan
 from core.show.export.header import head
-from core.show.export.model_file import copy_model, refuse_fp16
-from core.show.export.programs import LEVELS, ort_spec
+from core.show.export.model_file import copy_file, refuse_fp16
+from core.show.export.programs import numbered_options, ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -47,7 +47,7 @@ def pack_ort_config(source: ExportSource, accepted: str, to: BinaryIO) -> None:
     """
     spec, tracker = _spec(source), SettingTracker(ort_spec(source.trial))
     text = json.dumps({"session_options": _options(spec, tracker)})
-    copy_model(source, Path(spec.model.path), to)
+    copy_file(Path(spec.model.path), spec.model.sha256, to)
     for key, value in ((KEY, text), (NOTE_KEY, _note(source, accepted, tracker))):
         to.write(_metadata(key, value))
 
@@ -70,16 +70,8 @@ def _spec(source: ExportSource) -> TrialSpec:
 
 
 def _options(spec: TrialSpec, tracker: SettingTracker) -> dict[str, int]:
-    plan = session_plan(spec.session)
     tracker.mark_unsupported("providers", _PROVIDER)
-    numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
-    names = ("intra_op_num_threads", "inter_op_num_threads", "execution_mode", "graph_optimization_level")
-    options: dict[str, int] = {}
-    for name in names:
-        if (value := plan["attributes"].get(name)) is not None:
-            options[name] = numbers[value] if isinstance(value, str) else int(value)
-            tracker.mark_exported(name)
-    return options
+    return numbered_options(session_plan(spec.session), tracker)
 
 
 def _note(source: ExportSource, accepted: str, tracker: SettingTracker) -> str:

@@ -1,4 +1,4 @@
-"""What several formats need of a session: its spec, its providers, its config entries. Pure."""
+"""What several formats need of a session: its spec, providers, entries, numbers and texts. Pure."""
 
 from __future__ import annotations
 
@@ -73,3 +73,32 @@ def exported_options(provider: wire.ProviderPlan, tracker: SettingTracker, *name
     found = {key: text for key, text in provider["options"].items() if not names or key in names}
     tracker.mark_exported(*(f"{provider['name']}.{key}" for key in found))
     return found
+
+
+def numbered_options(plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, int]:
+    """Return threads, execution mode and graph level as numbers of ONNX Runtime's C API, and mark them."""
+    numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
+    found: dict[str, int] = {}
+    for name in (
+        "intra_op_num_threads",
+        "inter_op_num_threads",
+        "execution_mode",
+        "graph_optimization_level",
+    ):
+        if (value := plan["attributes"].get(name)) is not None:
+            found[name] = numbers[value] if isinstance(value, str) else int(value)
+            tracker.mark_exported(name)
+    return found
+
+
+def quoted(text: str) -> str:
+    """Return a string literal of C++ or of protobuf's text format, so that no text can become code.
+
+    What is not plain ASCII is written as bytes of UTF-8 in octal, which every reader takes alike.
+    """
+    return '"' + "".join(map(_octal, text.encode(errors="replace"))) + '"'
+
+
+def _octal(byte: int) -> str:
+    plain = 32 <= byte < 127 and byte not in b'"\\?'  # `??/` was a backslash once
+    return chr(byte) if plain else f"\\{byte:03o}"

@@ -94,7 +94,7 @@ def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
     }
     return "\n".join(
         [
-            header.head(trial, accepted, _asked(spec)),
+            header.head(trial, accepted, _tracker(spec)),
             *(line for line, needed in standard.items() if needed),
             "",
             'os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import: afterwards is too late',
@@ -105,7 +105,7 @@ def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
     )
 
 
-def _asked(spec: TrialSpec) -> SettingTracker:
+def _tracker(spec: TrialSpec) -> SettingTracker:
     tracker = SettingTracker(spec)
     tracker.mark_all_exported_but("protocol")
     tracker.mark_exported("cpus")

@@ -14,46 +14,15 @@ from core.run.named_files import with_relative_paths
 from core.show.export import header
 from core.show.verdict import short_of
 from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
-from core.spec.metrics import METRICS
 from core.spec.strict_yaml import dump_yaml
+from core.store import PRUNED, RAW_FIELDS
 from core.wire.units import ms
 
-_MEASURED = (
-    "model",
-    "comparison",
-    "role",
-    "contrasts",
-    "grade",
-    "grade_reason",
-    "busy",
-    "generations",
-    "requested_providers",
-    "effective_providers",
-    "fallback",
-    "fallback_reason",
-    "placement",
-    "casts",
-    "batch_size",
-    "runs",
-    "latency",
-    "throughput_per_s",
-    "cpu_s_per_inference",
-    "idle_cpu_s",
-    "idle_wall_s",
-    "energy_j_per_inference",
-    "session_creation_s",
-    "first_run_s",
-    "new_shapes",
-    "load_peak_rss_bytes",
-    "peak_rss_bytes",
-    "gpu_memory_bytes",
-    "output_error",
-    "guard",
-    "steady",
-    "affinity",
-    "notes",
-    "tool_version",
-)
+# Parts of a result that are raw, or that the file holds elsewhere.
+_NOT_NUMBERS = {
+    *(*RAW_FIELDS, PRUNED, "trace"),
+    *("environment", "fingerprint", "inputs", "outputs", "fed", "libraries"),
+}
 _MACHINE = (
     "fingerprint",
     "cpu",
@@ -177,8 +146,7 @@ def _measured(trial: Trial) -> dict[str, Any]:
     if trial.error is not None:
         facts["error"] = trial.error
     result: Mapping[str, Any] = trial.facts
-    names = dict.fromkeys([*_MEASURED, *(one.field for one in METRICS.values())])
-    return facts | {name: result[name] for name in names if name in result}
+    return facts | {name: one for name, one in result.items() if name not in _NOT_NUMBERS}
 
 
 def _iso(seconds: float | None) -> str | None:

@@ -20,7 +20,17 @@ from core.show import comparison_text, export, sweep_words, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
-from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why
+from core.show.report.subjects import (
+    About,
+    AboutComparison,
+    AboutDifference,
+    AboutScorecard,
+    AboutSearch,
+    AboutSweep,
+    AboutTrial,
+    stored_comparison,
+)
+from core.show.setting_chips import changes_text
 from core.show.sheets import (
     Fact,
     Line,
@@ -34,7 +44,7 @@ from core.show.sheets import (
     searches,
 )
 from core.show.sheets import trials as sheets
-from core.show.words import STATE_WORDS, changes_text, state_words
+from core.show.words import STATE_WORDS, state_words
 from core.spec import yaml_from_spec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
@@ -62,25 +72,25 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         recorded: the demo's note that it was not measured here.
     """
     match about:
-        case OneTrial():
+        case AboutTrial():
             found = _trial(about, store, price)
-        case ComparisonSubject():
-            found = _comparison_parts(about, store, price)
-        case Search():
+        case AboutComparison():
+            found = _comparison(about, store, price)
+        case AboutSearch():
             found = _search(about, store, price)
-        case Curve():
-            found = _curve(about, store, price)
-        case Card():
-            found = _card(about, price)
-        case Why():
-            found = _explanation_parts(about, store, price)
+        case AboutSweep():
+            found = _sweep(about, store, price)
+        case AboutScorecard():
+            found = _scorecard(about, price)
+        case AboutDifference():
+            found = _difference(about, store, price)
     return Report(**{**found, "recorded": recorded})
 
 
 # --- kinds of results ---------------------------------------------------------------------------------------
 
 
-def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]:
+def _trial(about: AboutTrial, store: Store, price: Price | None) -> dict[str, Any]:
     trial, comparison = about.trial, about.comparison
     result = trial.facts
     labels = comparison_text.labels(comparison) if comparison is not None else {}
@@ -109,7 +119,7 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
     }
 
 
-def _comparison_parts(about: ComparisonSubject, store: Store, price: Price | None) -> dict[str, Any]:
+def _comparison(about: AboutComparison, store: Store, price: Price | None) -> dict[str, Any]:
     comparison, trials = about.comparison, about.trials
     labels = comparison_text.labels(comparison)
     sheet = (
@@ -148,7 +158,7 @@ def _comparison_parts(about: ComparisonSubject, store: Store, price: Price | Non
     }
 
 
-def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
+def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, Any]:
     record = about.record
     answer: Any = answer_of(record)
     sheet = searches.search_sheet(record)
@@ -159,7 +169,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     names = {one["trial"]: name for name, one in told.items() if one}
     is_turned_down = bool(answer) and answer["outcome"] == "REJECTED"
     comparison_ids = [one.comparison for one in trials if one.comparison]
-    comparison = _comparison(store, comparison_ids[0]) if comparison_ids else None
+    comparison = stored_comparison(store, comparison_ids[0]) if comparison_ids else None
     return {
         "kind": "Search",
         "id": record.id,
@@ -178,7 +188,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     }
 
 
-def _evaluations_section(about: Search) -> list[Section]:
+def _evaluations_section(about: AboutSearch) -> list[Section]:
     """Return the table of all evaluated configurations; the sheet shows only the best."""
     if len(about.record.tried) <= searches.EVALUATIONS_SHOWN:
         return []
@@ -190,7 +200,7 @@ def _evaluations_section(about: Search) -> list[Section]:
     ]
 
 
-def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
+def _sweep(about: AboutSweep, store: Store, price: Price | None) -> dict[str, Any]:
     comparison, points = about.comparison, about.points
     busy = {comparison.id: words} if (words := verdict.background_load_text(comparison.result)) else {}
     rejected = _rejected(comparison.facts)
@@ -218,7 +228,7 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     }
 
 
-def _card(about: Card, price: Price | None) -> dict[str, Any]:
+def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
     found = [scorecards.scorecard(row) for row in about.rows]
     states = [row.state for row in about.rows]
     color: Color = "green" if "MET" in states else "red" if set(states) == {"MISSED"} else "gray"
@@ -259,11 +269,11 @@ def _card(about: Card, price: Price | None) -> dict[str, Any]:
     }
 
 
-def _explanation_parts(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
+def _difference(about: AboutDifference, store: Store, price: Price | None) -> dict[str, Any]:
     of, found = about.pair, about.found
     sheet = differences.explained(of, found, top=TOP)
     trials = [of.baseline, of.candidate]
-    comparison = _comparison(store, of.candidate.comparison)
+    comparison = stored_comparison(store, of.candidate.comparison)
     names = {of.baseline.id: "baseline", of.candidate.id: "candidate"}
     said = sentence(found)
     own = verdict.contrasts_of(comparison, of.candidate.id) if comparison is not None else []
@@ -382,7 +392,7 @@ def _method(comparison: Comparison | None) -> list[Section]:
     seeds = protocol.get("seed")
     parts: list[Part] = [
         Fact("comparison", f"{comparison.id}, {when(comparison.finished_at or comparison.created_at)}"),
-        Fact("rounds", f"{verdict.counted(result)}, {duration(result.get('wall_s'))}"),
+        Fact("rounds", f"{verdict.rounds_words(result)}, {duration(result.get('wall_s'))}"),
         Fact("effort", f"{protocol.get('precision', '')}: until ±{100 * protocol.get('target', 0):.2g} %"),
         Fact("budget", duration(protocol.get("budget_s"))),
         Fact("equivalence margin", f" {100 * (protocol.get('margin') or 0):g} %"),
@@ -423,13 +433,6 @@ def _file(trial: Trial, store: Store, label: str = "") -> File:
         return File(name=name, text=export.export_yaml(trial, found=search_provenance(store, trial)))
     except TunerError as error:
         return File(name=name, missing=f"{error.message} {error.hint}".strip())
-
-
-def _comparison(store: Store, comparison_id: str) -> Comparison | None:
-    try:
-        return store.comparison(comparison_id) if comparison_id else None
-    except TunerError:  # deleted in the meantime
-        return None
 
 
 def _version(*results: Mapping[str, Any]) -> str:

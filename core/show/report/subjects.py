@@ -28,7 +28,7 @@ _LONGER_ID = "Give more characters of the ID."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneTrial:
+class AboutTrial:
     """A measurement or a profile, with its comparison."""
 
     trial: Trial
@@ -37,7 +37,7 @@ class OneTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSubject:
+class AboutComparison:
     """A comparison and its trials with raw measurements."""
 
     comparison: Comparison
@@ -45,7 +45,7 @@ class ComparisonSubject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class AboutSearch:
     """A search; `trials` are those of its result that are still stored."""
 
     record: StudyRecord
@@ -53,7 +53,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class AboutSweep:
     """A sweep over one or two settings, and the comparison of its points."""
 
     axes: Sequence[Axis]
@@ -63,7 +63,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class AboutScorecard:
     """A scorecard of configurations."""
 
     name: str  # key in the store
@@ -72,14 +72,14 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class AboutDifference:
     """Why two results differ."""
 
     pair: Pair
     found: Difference
 
 
-About = OneTrial | ComparisonSubject | Search | Curve | Card | Why
+About = AboutTrial | AboutComparison | AboutSearch | AboutSweep | AboutScorecard | AboutDifference
 
 
 def find(store: Store, refs: Sequence[str]) -> About:
@@ -166,21 +166,22 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
 }
 
 
-def of_trial(store: Store, trial: Trial) -> OneTrial:
+def of_trial(store: Store, trial: Trial) -> AboutTrial:
     """Return a trial with its comparison, if that is still stored."""
-    comparison = _comparison_of(store, trial)
+    comparison = stored_comparison(store, trial.comparison)
     others = (
         [one.trial for one in comparison.contestants if one.trial != trial.id]
         if comparison is not None
         else []
     )
-    return OneTrial(trial=trial, comparison=comparison, beside=_with_samples(store, others))
+    return AboutTrial(trial=trial, comparison=comparison, beside=_with_samples(store, others))
 
 
-def _comparison_of(store: Store, trial: Trial) -> Comparison | None:
+def stored_comparison(store: Store, comparison_id: str) -> Comparison | None:
+    """Return a comparison; None: there is none, or it was deleted in the meantime."""
     try:
-        return store.comparison(trial.comparison) if trial.comparison else None
-    except StoreError:  # deleted in the meantime
+        return store.comparison(comparison_id) if comparison_id else None
+    except TunerError:
         return None
 
 
@@ -195,7 +196,7 @@ def _with_samples(store: Store, ids: Sequence[str]) -> list[Trial]:
     return found
 
 
-def of_comparison(store: Store, comparison: Comparison) -> ComparisonSubject | Curve:
+def of_comparison(store: Store, comparison: Comparison) -> AboutComparison | AboutSweep:
     """Return a comparison; for the comparison of a sweep, the sweep.
 
     Raises:
@@ -206,8 +207,8 @@ def of_comparison(store: Store, comparison: Comparison) -> ComparisonSubject | C
     trials = _with_samples(store, [one.trial for one in comparison.contestants])
     axes = axes_of_study(comparison.study)
     if axes and (points := _points(store, axes, comparison, trials)):
-        return Curve(axes=axes, points=points, comparison=comparison, trials=trials)
-    return ComparisonSubject(comparison=comparison, trials=trials)
+        return AboutSweep(axes=axes, points=points, comparison=comparison, trials=trials)
+    return AboutComparison(comparison=comparison, trials=trials)
 
 
 def _points(
@@ -220,7 +221,7 @@ def _points(
     return [one for one in rows if one is not None]
 
 
-def of_search(store: Store, record: StudyRecord) -> Search:
+def of_search(store: Store, record: StudyRecord) -> AboutSearch:
     """Return a search with the trials of its result.
 
     Raises:
@@ -230,7 +231,7 @@ def of_search(store: Store, record: StudyRecord) -> Search:
         raise SpecError(f"The search `{record.id[:12]}` has not ended.", hint="Wait until it has.")
     answer = record.answer or {}
     named = [one["trial"] for one in (answer.get("winner"), answer.get("default")) if one]
-    return Search(record=record, trials={one.id: one for one in _with_samples(store, named)})
+    return AboutSearch(record=record, trials={one.id: one for one in _with_samples(store, named)})
 
 
 def of_study(store: Store, name: str) -> About | None:
@@ -244,7 +245,7 @@ def of_study(store: Store, name: str) -> About | None:
     return of_comparison(store, comparisons[0]) if name.startswith(f"{STUDY_PREFIX} ") else None
 
 
-def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
+def of_targets(store: Store, trials: Sequence[Trial], name: str) -> AboutScorecard | None:
     """Return the scorecard of configurations that were measured for targets, on the machine of the first.
 
     A target may name a larger batch size, which has its own comparison. The smallest batch size is that of
@@ -274,14 +275,14 @@ def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
     return record if record.content_sha256 == trial.model_sha256 else None
 
 
-def of_card(store: Store, card: Sequence[Row], name: str) -> Card:
+def of_card(store: Store, card: Sequence[Row], name: str) -> AboutScorecard:
     """Return a scorecard with the newest trials that decide its targets."""
     comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)
-    return Card(name=name, rows=card, trials=_with_samples(store, list(ids)))
+    return AboutScorecard(name=name, rows=card, trials=_with_samples(store, list(ids)))
 
 
-def _why(store: Store, baseline: str, candidate: str) -> Why:
+def _why(store: Store, baseline: str, candidate: str) -> AboutDifference:
     of = pair(store, baseline, candidate)
     found = explained(store, of)
     if found is None:
@@ -289,4 +290,4 @@ def _why(store: Store, baseline: str, candidate: str) -> Why:
             "These two trials are not explained yet.",
             hint=f"Explain them first: `ortune explain {of.baseline.id[:12]} {of.candidate.id[:12]}`.",
         )
-    return Why(pair=of, found=found)
+    return AboutDifference(pair=of, found=found)

@@ -12,7 +12,7 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, quality, trial_grade
 from core.evidence.ranking import Rank
 from core.evidence.verdict import icon_and_color
-from core.run.axes import point_name, value_words
+from core.run.axes import point_name
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import Measured
 from core.show import cells, setting_chips
@@ -28,17 +28,19 @@ from core.show.comparison_text import (
     ranks,
     reference,
 )
+from core.show.setting_chips import changes_text
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, verdict_basis
 from core.show.table import Abridged, Column, Item, Kind, Table, Value, tabulate
-from core.show.verdict import background_load_text, short_of
-from core.show.words import changes_text, counted, interval, state_words, verdict
+from core.show.verdict import background_load_text, in_words, short_of
+from core.show.words import counted, state_words
 from core.spec import spec_from_dict
 from core.spec.metrics import METRICS, Metric, Quantity
+from core.spec.settings import value_words
 from core.store import Deletion, Tags
 from core.wire.errors import TunerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
-from core.wire.units import provider, size, span
+from core.wire.units import provider, size, span, span_ms
 
 _GRADE_HELP = (
     "Precision of the result: half-width of the 95 % interval. A ≤ 1 %, B ≤ 3 %, C ≤ 10 %, D wider; F: "
@@ -185,7 +187,7 @@ def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> 
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
-    return verdict(found)
+    return in_words(found)
 
 
 def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
@@ -440,7 +442,10 @@ def _same_as(one: Measured) -> str:
 
 def _interval(one: Measured) -> str | None:
     known = one.latency
-    return None if known is None else interval(known.get("p50_s_low"), known.get("p50_s_high"))
+    if known is None:
+        return None
+    low, high = known.get("p50_s_low"), known.get("p50_s_high")
+    return "unknown: too few runs" if low is None and high is None else span_ms(low, high, unit="")
 
 
 def _rate_interval(one: Measured) -> str | None:
@@ -457,7 +462,7 @@ def _p95(one: Measured) -> Value:
 def _against_default(one: Measured) -> str:
     if one.is_default:
         return "the default itself"
-    return verdict(one.contrast) if one.contrast else ""
+    return in_words(one.contrast) if one.contrast else ""
 
 
 def _ran_on(one: Measured) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from core.evidence.graph_changes import Change
+from core.evidence.graph_changes import GraphChange
 from core.evidence.graph_facts import MOST_SHOWN, ProfileMatch, Row, kind, plain_op, tensor_text
 from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
@@ -67,7 +67,7 @@ def graph(
     return Sheet(f"{name} · {what}", parts)
 
 
-def changes_words(found: Sequence[Change], before: int, after: int) -> str:
+def changes_words(found: Sequence[GraphChange], before: int, after: int) -> str:
     """Return the changes by ONNX Runtime: "ONNX Runtime runs 5 nodes instead of 7: 2 Conv fused, …".
 
     Args:
@@ -85,7 +85,7 @@ def changes_words(found: Sequence[Change], before: int, after: int) -> str:
     return f"{how_many}: {', '.join(parts)}."
 
 
-def _change_words(one: Change) -> str:
+def _change_words(one: GraphChange) -> str:
     count, op = f"{one.count:,}", clipped(one.op_type)
     match one.kind:
         case "removed":

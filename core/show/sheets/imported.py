@@ -9,9 +9,9 @@ from typing import Any
 from core.evidence.roofline import advice
 from core.evidence.statistics import percentile_estimate
 from core.show import format
+from core.show.format import minute
 from core.show.sheets import Fact, Note, Sheet, trials
 from core.show.table import Column, Table, tabulate
-from core.show.words import when
 from core.wire.profile import Profile
 from core.wire.units import DASH, ms, span_ms
 
@@ -139,7 +139,7 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
             *([Fact("session", f"created in {ms(created)}")] if created is not None else []),
             Fact("precision", basis_text(found)),
             *(Note(f"note: {text}") for text in found["notes"]),
-            Fact("came", when(at)),
+            Fact("came", minute(at)),
         ],
     )
 
@@ -167,6 +167,6 @@ def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float)
             trials.operators(profile, most=top),
             trials.nodes(profile, most=top),
             *trials.hidden_nodes(hidden),
-            Fact("came", when(at)),
+            Fact("came", minute(at)),
         ],
     )

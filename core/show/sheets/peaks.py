@@ -7,9 +7,10 @@ from typing import Any
 
 from core.evidence.roofline import Peak, peaks_of
 from core.evidence.statistics import Estimate
+from core.show.format import minute
 from core.show.sheets import Fact, Note, Sheet
 from core.show.table import Column, Table, tabulate
-from core.show.words import counted, when
+from core.show.words import counted
 from core.wire.units import significant, size, span
 
 NOT_MEASURED = "not measured; run `machine --peaks` (a few seconds)"
@@ -37,7 +38,7 @@ def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:
     """Return when the peaks were measured, and the size of the cache."""
     cache = measured.get("cache_bytes")
     return [
-        Fact("measured", when(measured["at"])),
+        Fact("measured", minute(measured["at"])),
         Fact("cache", f"{size(cache)}, the largest of a core" if cache else "its size is not known"),
     ]
 

@@ -286,8 +286,8 @@ def effects(found: Sequence[EffectRecord]) -> Table:
     return tabulate(
         found,
         (Column("setting", key="setting"), lambda one: _setting(one["setting"])),
-        (Column("value", key="value"), lambda one: value_words(one["value"])),
-        (Column("versus", key="against"), lambda one: value_words(one["against"])),
+        (Column("value", key="value"), lambda one: settings.value_words(one["value"])),
+        (Column("versus", key="against"), lambda one: settings.value_words(one["against"])),
         (Column("speed-up", right=True), lambda one: f"{one['ratio']:.{places}f}×"),
         (
             Column("95 %", right=True),
@@ -298,13 +298,6 @@ def effects(found: Sequence[EffectRecord]) -> Table:
         (Column("ratio_high", "number", key="ratio_high", on="none"), lambda one: one["ratio_high"]),
         (Column("effect"), _effect_words),
     )
-
-
-def value_words(value: Any) -> str:
-    """Return the value of a setting as readable text."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return "default" if value is None else str(value)
 
 
 def _effect_words(one: EffectRecord) -> str:

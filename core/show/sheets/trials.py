@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.operation_counts import OperationCounts, count_nodes, key_of
 from core.evidence.quality import quality
@@ -13,11 +13,13 @@ from core.evidence.result_types import ComparisonResult, ContrastRecord, TrialRe
 from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_text, settings_first
 from core.evidence.verdict import icon_and_color, is_rejected
 from core.show import cells
+from core.show.format import minute
+from core.show.setting_chips import changes_of, changes_text
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.peaks import NOT_MEASURED
 from core.show.table import Column, Table, tabulate, texts
-from core.show.verdict import OLDER, is_older, noise_words, quality_details
-from core.show.words import changes_of, changes_text, counted, verdict, when
+from core.show.verdict import OLDER, in_words, is_older, noise_words, quality_details
+from core.show.words import counted
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.output_check import OUTPUTS_DIFFER, breach, error_in_words
 from core.wire.profile import NodeTime, Profile, by_operator, by_provider
@@ -66,7 +68,7 @@ def failed(trial: Trial) -> Sheet:
     return Sheet(
         f"{trial.model_name} · {trial.kind} · trial {trial.id} · {trial.state}",
         [
-            Fact("when", when(trial.created_at)),
+            Fact("when", minute(trial.created_at)),
             Fact("started by", trial.owner or DASH),
             Fact("model", str(trial.spec["model"]["path"])),
             Fact("changed", changes_text(trial) or NOTHING_CHANGED),
@@ -107,7 +109,7 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
         yield Fact(
-            "verdict", f"{verdict(one)}; versus {against}; {verdict_basis(one)}", icon_and_color(one)[1]
+            "verdict", f"{in_words(one)}; versus {against}; {verdict_basis(one)}", icon_and_color(one)[1]
         )
     noise = (OLDER if is_older(one) else noise_words(one) for one in contrasts)
     yield from [Fact("noise", text) for text in noise if text][:1]
@@ -143,7 +145,7 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
         "batch", f"{counted(result.get('batch_size'), 'sample')}; {counted(result.get('runs'), 'run')}"
     )
     for one in result.get("fed") or []:
-        yield Fact("input", input_text(input_from_dict(one)))
+        yield Fact("input", input_text(one))
     if told := model_text(result):
         yield Fact("model", told)
     changes = ", ".join(f"{name}={value}" for name, value in changes_of(spec).items())

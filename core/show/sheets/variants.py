@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.input_description import input_text
 from core.evidence.verdict import Color
 from core.run.variants import Branch, creation_check, lineage, precision_of_model, steps_of, tree, variant_of
 from core.show import format
 from core.show.sheets import Fact, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Table, texts
-from core.show.words import counted, verdict
+from core.show.verdict import in_words
+from core.show.words import counted
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
@@ -66,7 +67,7 @@ def transform_sheet(
 def _inputs_text(records: Sequence[ModelRecord]) -> list[str]:
     """Return the inputs of the output comparison as text, one entry for each distinct kind."""
     found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
-    return list(dict.fromkeys(input_text(input_from_dict(one)) for one in found))
+    return list(dict.fromkeys(input_text(one) for one in found))
 
 
 def _row(record: ModelRecord) -> tuple[str, ...]:
@@ -272,4 +273,4 @@ def _against(sha: str, known: Verdicts) -> str:
     found = known.get(sha)
     if found is None:
         return "not compared"
-    return str(found["verdict"]).lower() if found["ratio_low"] is None else verdict(found)
+    return str(found["verdict"]).lower() if found["ratio_low"] is None else in_words(found)

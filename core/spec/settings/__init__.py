@@ -802,6 +802,15 @@ def short_value(value: Any) -> str:
     return str(value).removeprefix("ORT_").removeprefix("ENABLE_")
 
 
+def value_words(value: object) -> str:
+    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple | list):
+        return "+".join(map(str, value))
+    return "default" if value is None else str(value)
+
+
 # --- session config entries ---
 
 

@@ -15,12 +15,7 @@ from pathlib import Path
 import onnxruntime as ort
 
 from core import wire
-
-_ENUMS = {
-    "graph_optimization_level": "GraphOptimizationLevel",
-    "execution_mode": "ExecutionMode",
-    "execution_order": "ExecutionOrder",
-}
+from core.worker.session import ENUMS
 
 
 def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
@@ -28,7 +23,7 @@ def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
     files = libraries()
     unknown = [name for name in plan["attributes"] if not hasattr(ort.SessionOptions, name)]
     unknown += [
-        f"{name} {member}" for name, member in plan["enums"].items() if not _has_member(_ENUMS[name], member)
+        f"{name} {member}" for name, member in plan["enums"].items() if not hasattr(ENUMS[name], member)
     ]
     if files:
         unknown += missing_literals(plan["keys"], files)
@@ -41,10 +36,6 @@ def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
 def _longest_part(name: str) -> str:
     """Return the longest part of a name, a literal: `Level1_RuleBasedTransformer` is composed at run time."""
     return max(name.split("_"), key=len)
-
-
-def _has_member(enum: str, member: str) -> bool:
-    return hasattr(getattr(ort, enum, None), member)
 
 
 def libraries() -> list[Path]:

@@ -22,7 +22,8 @@ from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
 from core.wire.catalog import SOURCE_KEY, WEIGHTS_KEY
 from core.wire.errors import ModelError, SpecError
 from core.worker.models import inspect_model
-from core.worker.models.checking import draft_folder, first_line, move_into_place, open_checked
+from core.worker.models.checking import draft_folder, move_into_place, open_checked
+from core.worker.session.ort_errors import first_line
 
 PACKAGES = ("tensorflow", "tf2onnx")
 NEWEST_OPSET = 18  # newest that tf2onnx writes

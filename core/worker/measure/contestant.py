@@ -101,10 +101,7 @@ class Contestant:
             layout=layout,
         )
         return {
-            "requested_providers": contender.built.requested,
-            "effective_providers": contender.built.effective,
-            "fallback": contender.built.fallback,
-            "fallback_reason": contender.built.fallback_reason,
+            **contender.built.providers(),
             "batch_size": rows,
             "inputs": contender.inputs,
             "outputs": described,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,41 +20,13 @@ from typing import Any
 
 from core import wire
 from core.wire import limits
-from core.wire.limits import parse_pressure
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _CANARY = bytes(200_000)
 _CANARY_ROUNDS = 3
 _TASKS = "/proc/self/task"
 
 
 # -- texts -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuTime:
-    """Seconds since the machine started, summed over some CPUs."""
-
-    busy_s: float
-    steal_s: float
-
-
-def parse_stat(text: str, cpus: Iterable[int]) -> CpuTime | None:
-    """Sum user, nice, system, irq and softirq, and separately steal, of `cpus` in `/proc/stat`.
-
-    Returns:
-        None where a CPU's line is missing.
-    """
-    lines = dict(re.findall(r"^cpu(\d+) (.+)$", text, re.MULTILINE))
-    busy = steal = 0
-    for cpu in cpus:
-        fields = [int(field) for field in lines.get(str(cpu), "").split()]
-        if len(fields) < 8:
-            return None
-        user, nice, system, _idle, _iowait, irq, softirq, stolen = fields[:8]
-        busy += user + nice + system + irq + softirq
-        steal += stolen
-    return CpuTime(busy_s=busy / _TICKS_PER_S, steal_s=steal / _TICKS_PER_S)
 
 
 def parse_schedstat(text: str) -> float | None:
@@ -147,9 +118,11 @@ class _System:
     """Counters that the kernel keeps for this process's threads and for the CPUs."""
 
     waits_s: dict[int, float]  # by thread
-    cpus: CpuTime | None
+    steal_s: float | None
+    busy_s: float | None
     pressure_s: float | None
-    throttling: limits.Throttling | None
+    throttled_periods: int | None
+    throttled_s: float | None
     suspended_s: float
 
 
@@ -186,19 +159,18 @@ class Meter:
         process = _read_process()
         system = self._read_system()
         was, had = self._process, self._system
-        cpus = _cpu_time_between(had.cpus, system.cpus)
-        throttled = _throttled_between(had.throttling, system.throttling)
+        throttled_periods = increase(had.throttled_periods, system.throttled_periods)
         return {
             "wall_s": process.wall_s - was.wall_s,
             "cpu_s": process.cpu_s - was.cpu_s,
             "involuntary_switches": process.involuntary_switches - was.involuntary_switches,
             "major_faults": process.major_faults - was.major_faults,
             "wait_s": waited_s(had.waits_s, system.waits_s),
-            "steal_s": cpus.steal_s if cpus else None,
-            "busy_s": cpus.busy_s if cpus else None,
-            "pressure_s": _increase(had.pressure_s, system.pressure_s),
-            "throttled_periods": throttled.periods if throttled else None,
-            "throttled_s": throttled.seconds if throttled else None,
+            "steal_s": increase(had.steal_s, system.steal_s),
+            "busy_s": increase(had.busy_s, system.busy_s),
+            "pressure_s": increase(had.pressure_s, system.pressure_s),
+            "throttled_periods": None if throttled_periods is None else int(throttled_periods),
+            "throttled_s": increase(had.throttled_s, system.throttled_s),
             "canary_ns": self._canary_ns,
             "frequency_hz": parse_frequencies(file.text() for file in self._frequencies),
             "suspended_s": max(0.0, system.suspended_s - had.suspended_s),
@@ -206,12 +178,16 @@ class Meter:
         }
 
     def _read_system(self) -> _System:
-        throttling = self._cgroup.text()
+        cpus = limits.parse_cpu_time(self._stat.text(), self._cpus)
+        group = self._cgroup.text()
+        throttling = limits.parse_throttling(group) if "nr_throttled" in group else None
         return _System(
             waits_s=self._waits(),
-            cpus=parse_stat(self._stat.text(), self._cpus),
-            pressure_s=parse_pressure(self._pressure.text()),
-            throttling=limits.parse_throttling(throttling) if "nr_throttled" in throttling else None,
+            steal_s=cpus.steal_s if cpus else None,
+            busy_s=cpus.busy_s if cpus else None,
+            pressure_s=limits.parse_pressure(self._pressure.text()),
+            throttled_periods=throttling.periods if throttling else None,
+            throttled_s=throttling.seconds if throttling else None,
             suspended_s=suspended_s(),
         )
 
@@ -237,22 +213,9 @@ def _read_process() -> _Process:
     )
 
 
-def _increase(before: float | None, after: float | None) -> float | None:
+def increase(before: float | None, after: float | None) -> float | None:
+    """Return how much a counter has grown; 0 if it went back, None if it is not known."""
     return None if before is None or after is None else max(0.0, after - before)
-
-
-def _cpu_time_between(before: CpuTime | None, after: CpuTime | None) -> CpuTime | None:
-    if before is None or after is None:
-        return None
-    return CpuTime(
-        busy_s=max(0.0, after.busy_s - before.busy_s), steal_s=max(0.0, after.steal_s - before.steal_s)
-    )
-
-
-def _throttled_between(
-    before: limits.Throttling | None, after: limits.Throttling | None
-) -> limits.Throttling | None:
-    return None if before is None or after is None else limits.throttling_increase(before, after)
 
 
 def canary() -> int:

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 import onnxruntime as ort
@@ -19,7 +19,7 @@ from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
 from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout
-from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession, build_session
+from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, Built, BuiltSession, build_session
 from core.worker.session.feeds import Array, Feeds, make_feeds, sample_count
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.ort_errors import run_error
@@ -41,30 +41,6 @@ _ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name
     13: "uint64",
     16: BFLOAT16,
 }
-
-
-class Built(Protocol):
-    """A built engine, and how it differs from the request; `BuiltSession` implements it."""
-
-    @property
-    def requested(self) -> list[str]:
-        """Requested execution providers in order of preference; for another engine, its name."""
-
-    @property
-    def effective(self) -> list[str]:
-        """Execution providers that it runs on."""
-
-    @property
-    def fallback(self) -> bool:
-        """Whether a requested provider is missing."""
-
-    @property
-    def fallback_reason(self) -> str:
-        """Reason of the fallback; empty unless `fallback`."""
-
-    @property
-    def creation_s(self) -> float:
-        """Seconds from the start of building until the first run is possible."""
 
 
 class Contender(Protocol):
@@ -131,7 +107,8 @@ class Inference:
         Raises:
             TunerError: as for `prepare`.
         """
-        return _in_place(self.built, feeds, self.layout, use_io_binding=self.binding is not None)
+        plan: _Inputs = {"feeds": feeds, "use_io_binding": self.binding is not None}
+        return prepare(self.built, plan, self.layout)
 
     def _values(self, result: object) -> list[tuple[str, object]]:
         names = [output.name for output in self.built.session.get_outputs()]
@@ -149,26 +126,25 @@ def contender(plan: wire.ContestantPlan, layout: MemoryLayout = DEFAULT_LAYOUT) 
     return prepare(build_session(plan["model_path"], plan["session"]), plan, layout)
 
 
-def prepare(
-    built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: MemoryLayout = DEFAULT_LAYOUT
-) -> Inference:
+class _Inputs(TypedDict):
+    """The part of a plan that `prepare` needs."""
+
+    feeds: wire.FeedPlan
+    use_io_binding: bool
+
+
+def prepare(built: BuiltSession, plan: _Inputs, layout: MemoryLayout = DEFAULT_LAYOUT) -> Inference:
     """Make the inputs of `plan` and place them in memory as `layout` says.
 
     Raises:
         SpecError: an input value does not fit, or I/O binding cannot hold an output.
         ModelError: an input is not a numeric tensor.
     """
-    return _in_place(built, plan["feeds"], layout, use_io_binding=plan["use_io_binding"])
-
-
-def _in_place(
-    built: BuiltSession, plan: wire.FeedPlan, layout: MemoryLayout, *, use_io_binding: bool
-) -> Inference:
-    feeds = make_feeds(plan, built.session.get_inputs())
+    feeds = make_feeds(plan["feeds"], built.session.get_inputs())
     placed = {name: layout.place(one, number) for number, (name, one) in enumerate(feeds.arrays.items())}
     feeds = replace(feeds, arrays=placed)
     with translate_errors():
-        found = _bound(built, feeds) if use_io_binding else _plain(built, feeds)
+        found = _bound(built, feeds) if plan["use_io_binding"] else _plain(built, feeds)
     return replace(found, layout=layout)
 
 

@@ -61,10 +61,7 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
         progress("read", 0, 1)
         found = replace(_parsed(trace), constants=_constants(plan, prefix))
     return {
-        "requested_providers": built.requested,
-        "effective_providers": built.effective,
-        "fallback": built.fallback,
-        "fallback_reason": built.fallback_reason,
+        **built.providers(),
         "batch_size": rows,
         "assigned_nodes": assigned,
         "unprofiled_latencies_ns": unprofiled,

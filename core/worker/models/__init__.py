@@ -21,6 +21,7 @@ from core.wire.errors import ModelError
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
 from core.worker.models.functions import expanded_nodes
 from core.worker.models.graphs import (
+    domain_name,
     dtype_name,
     nodes_of,
     op_name,
@@ -102,7 +103,7 @@ def _described(model: ModelProto, file: Path) -> ModelInfo:
         "content_sha256": _content_sha256(digest, external),
         "size_bytes": file.stat().st_size + sum(one["size_bytes"] for one in external),
         "ir_version": model.ir_version,
-        "opset": {_domain(one.domain): one.version for one in model.opset_import},
+        "opset": {domain_name(one.domain): one.version for one in model.opset_import},
         "producer": f"{model.producer_name} {model.producer_version}".strip(),
         "inputs": inputs,
         "outputs": [_info(value) for value in model.graph.output],
@@ -207,16 +208,12 @@ def _check_versions(model: ModelProto) -> None:
             f"The model has IR version {model.ir_version}, ONNX Runtime 1.31 loads {MAX_IR_VERSION} at most.",
             hint=f"Export it again, or set its `ir_version` to {MAX_IR_VERSION} with the onnx package.",
         )
-    opset = max((one.version for one in model.opset_import if _domain(one.domain) == ""), default=0)
+    opset = max((one.version for one in model.opset_import if domain_name(one.domain) == ""), default=0)
     if opset > MAX_OPSET:
         raise ModelError(
             f"The model uses ai.onnx opset {opset}, ONNX Runtime 1.31 loads {MAX_OPSET} at most.",
             hint=f"Export it with opset {MAX_OPSET} or older, or convert it with `onnx.version_converter`.",
         )
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
 
 
 def _is_weight(tensor: TensorProto) -> bool:

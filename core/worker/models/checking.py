@@ -18,8 +18,8 @@ import onnx
 import onnxruntime as ort
 
 from core.wire.errors import ModelError
-from core.worker.session import ORT_ERRORS, job_session_options, operator_library_paths
-from core.worker.session.ort_errors import clean, unregistered
+from core.worker.session import job_session, operator_library_paths
+from core.worker.session.ort_errors import first_line
 
 ONE_FILE_BYTES = 1_900_000_000  # weights in one file: protobuf's 2 GiB, less room for the graph
 _STALE_AFTER_S = 24 * 3600
@@ -108,14 +108,12 @@ def open_checked(
             f"ONNX's checker refuses {what}: {complaint}",
             hint="Try another opset, or keep the model as it is.",
         )
-    options = job_session_options(level)
-    try:
-        return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    except ORT_ERRORS as error:
-        raise unregistered(str(error)) or ModelError(
-            f"ONNX Runtime cannot load {what}: {first_line(error)}",
-            hint="Try another opset, or keep the model as it is.",
-        ) from None
+    return job_session(
+        file,
+        level,
+        complaint=f"ONNX Runtime cannot load {what}",
+        hint="Try another opset, or keep the model as it is.",
+    )
 
 
 def crashes_by_default(file: Path) -> bool:
@@ -137,8 +135,3 @@ def crashes_by_default(file: Path) -> bool:
         check=False,
     )
     return done.returncode < 0  # ended by a signal
-
-
-def first_line(error: Exception) -> str:
-    """Return the first non-empty line of an error's text, at most 300 characters."""
-    return (clean(str(error)) or type(error).__name__)[:300]

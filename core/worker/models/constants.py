@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from core.wire.profile import COMPUTE, Constants, Tensor
-from core.worker.models.graphs import bodies_of
+from core.worker.models.graphs import bodies_of, dtype_name
 
 _HEAVY = COMPUTE | {
     "AveragePool",
@@ -50,11 +50,7 @@ def _constants_in(
 
 
 def _tensor(one: TensorProto) -> Tensor:
-    try:
-        dtype = helper.tensor_dtype_to_np_dtype(one.data_type).name
-    except (KeyError, ValueError):
-        dtype = "unknown"
-    return Tensor(dtype=dtype, shape=tuple(one.dims))
+    return Tensor(dtype=dtype_name(one.data_type), shape=tuple(one.dims))
 
 
 def _window(node: NodeProto) -> tuple[int, ...]:

@@ -6,12 +6,12 @@ Reads a model in memory; opens no file and changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from onnx import ModelProto, NodeProto
+from onnx import FunctionProto, ModelProto, NodeProto
 
 from core.wire.errors import ModelError
-from core.worker.models.graphs import bodies_of
+from core.worker.models.graphs import domain_name, with_bodies
 
 _Key = tuple[str, str, str]  # domain, name, overload
 
@@ -22,13 +22,13 @@ def expanded_nodes(model: ModelProto) -> int:
     Raises:
         ModelError: a function calls itself, directly or through others.
     """
-    called = {_key_of(one): Counter(map(_key, _nodes(one.node))) for one in model.functions}
+    called = {_key_of(one): Counter(map(_key, with_bodies(one.node))) for one in model.functions}
     if not called:
-        return sum(1 for _ in _nodes(model.graph.node))
+        return sum(1 for _ in with_bodies(model.graph.node))
     sizes: dict[_Key, int] = {}
     for key in _callees_first(called):
         sizes[key] = sum(times * sizes.get(one, 1) for one, times in called[key].items())
-    return sum(sizes.get(_key(node), 1) for node in _nodes(model.graph.node))
+    return sum(sizes.get(_key(node), 1) for node in with_bodies(model.graph.node))
 
 
 def _callees_first(called: dict[_Key, Counter[_Key]]) -> Iterator[_Key]:
@@ -53,22 +53,9 @@ def _callees_first(called: dict[_Key, Counter[_Key]]) -> Iterator[_Key]:
                 path[callee] = iter(called[callee])
 
 
-def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yield nodes and those of the graphs nested in them."""
-    pending = [nodes]
-    while pending:
-        for node in pending.pop():
-            yield node
-            pending += [body.node for body in bodies_of(node)]
-
-
 def _key(node: NodeProto) -> _Key:
-    return _domain(node.domain), node.op_type, node.overload
+    return domain_name(node.domain), node.op_type, node.overload
 
 
-def _key_of(function: object) -> _Key:
-    return _domain(function.domain), function.name, function.overload  # type: ignore[attr-defined]
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+def _key_of(function: FunctionProto) -> _Key:
+    return domain_name(function.domain), function.name, function.overload

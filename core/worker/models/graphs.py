@@ -5,7 +5,7 @@ Works on protobuf messages in memory, and opens no model file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -33,6 +33,15 @@ def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
     """Yield every node of the model; a call of a model-local function is one node."""
     for graph in graphs_of(model):
         yield from graph.node
+
+
+def with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes and those of the graphs nested in them."""
+    pending = [nodes]
+    while pending:
+        for node in pending.pop():
+            yield node
+            pending += [body.node for body in bodies_of(node)]
 
 
 def names_read(node: NodeProto) -> list[str]:
@@ -111,9 +120,25 @@ def _free_name(name: str, taken: set[str]) -> str:
     return name
 
 
+def domain_name(domain: str) -> str:
+    """Return the name of a domain of operators; ONNX's own, which has two spellings, is empty."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def full_name(op_type: str, domain: str) -> str:
+    """Return an operator's name, with its domain unless that is ai.onnx: `Conv`, `com.microsoft.Gelu`."""
+    domain = domain_name(domain)
+    return f"{domain}.{op_type}" if domain else op_type
+
+
 def op_name(node: NodeProto) -> str:
-    """Return the operator's name, with its domain unless that is ai.onnx: `Conv`, `com.microsoft.Gelu`."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+    """Return the `full_name` of the operator of `node`."""
+    return full_name(node.op_type, node.domain)
+
+
+def int_attribute(node: NodeProto, name: str, default: int) -> int:
+    """Return an attribute of `node` that is a whole number; `default` where it has none."""
+    return next((one.i for one in node.attribute if one.name == name), default)
 
 
 def tensors_of(model: ModelProto) -> Iterator[TensorProto]:

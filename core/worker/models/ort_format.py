@@ -19,9 +19,8 @@ import onnxruntime
 from core.wire import InputInfo, ModelInfo
 from core.wire.errors import ModelError
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
-from core.worker.models.graphs import dtype_name
+from core.worker.models.graphs import domain_name, dtype_name, full_name
 
-SUFFIX = ".ort"
 IDENTIFIER = b"ORTM"  # at offset 4
 _DAMAGE = (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError)
 _TENSOR, _SEQUENCE, _MAP = 1, 2, 3  # fbs.TypeInfoValue
@@ -73,7 +72,11 @@ def _described(file: Path, sha256: str) -> ModelInfo:
     stored = {_text(one.Name()) for one in _each(graph, "Initializers")}
     graphs = list(_graphs(graph, 0))
     inputs = [_info(name, types) for name in _names(graph, "Inputs") if name not in stored]
-    counts = Counter(_operator(node) for one in graphs for node in _each(one, "Nodes"))
+    counts = Counter(
+        full_name(_text(node.OpType()), _text(node.Domain()))
+        for one in graphs
+        for node in _each(one, "Nodes")
+    )
     batch = find_batch(inputs)
     return {
         "path": str(file),
@@ -81,7 +84,7 @@ def _described(file: Path, sha256: str) -> ModelInfo:
         "content_sha256": sha256,
         "size_bytes": file.stat().st_size,
         "ir_version": model.IrVersion(),
-        "opset": {_domain(one): one.Version() for one in _each(model, "OpsetImport")},
+        "opset": {domain_name(_text(one.Domain())): one.Version() for one in _each(model, "OpsetImport")},
         "producer": f"{_text(model.ProducerName())} {_text(model.ProducerVersion())}".strip(),
         "inputs": inputs,
         "outputs": [_info(name, types) for name in _names(graph, "Outputs")],
@@ -134,16 +137,6 @@ def _graphs(graph: Any, depth: int) -> Iterator[Any]:
             elif attribute.Type() == _GRAPHS:
                 for body in _each(attribute, "Graphs"):
                     yield from _graphs(body, depth + 1)
-
-
-def _operator(node: Any) -> str:
-    domain, name = _text(node.Domain()), _text(node.OpType())
-    return name if domain in ("", "ai.onnx") else f"{domain}.{name}"
-
-
-def _domain(opset: Any) -> str:
-    name = _text(opset.Domain())
-    return "" if name == "ai.onnx" else name
 
 
 def _elements(tensor: Any) -> int:

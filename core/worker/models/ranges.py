@@ -14,7 +14,7 @@ import onnx.inliner
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from core.worker.models.functions import expanded_nodes
-from core.worker.models.graphs import graphs_of, op_name
+from core.worker.models.graphs import graphs_of, int_attribute, op_name
 
 
 class Range(NamedTuple):
@@ -154,7 +154,7 @@ class RangeFinder:
         if op == "Loop" and position == 0:
             reason = "is the trip count of a Loop: set it with a fixed value"
             return Range(_LOOP_TRIPS, _LOOP_TRIPS + 1, reason)
-        if op == "Cast" and _attribute(node, "to", 0) == TensorProto.BOOL:
+        if op == "Cast" and int_attribute(node, "to", 0) == TensorProto.BOOL:
             return Range(0, 2, "is read as true or false")
         size = self._table_size(node, position)
         if size is None:
@@ -171,11 +171,11 @@ class RangeFinder:
             table = {0: 2, 1: 4}.get(position)  # input_ids: word_embedding, segment_ids: segment_embedding
             return self._size(node.input[table], 0) if table is not None else None
         if op in ("Gather", "GatherElements", "ScatterElements") and position == 1:
-            return self._size(node.input[0], _attribute(node, "axis", 0))
+            return self._size(node.input[0], int_attribute(node, "axis", 0))
         if op in ("GatherND", "ScatterND") and position == 1:
             return self._nd_size(node)
         if op == "com.microsoft.GatherBlockQuantized" and position == 1:
-            return self._size(node.input[0], _attribute(node, "gather_axis", 0))
+            return self._size(node.input[0], int_attribute(node, "gather_axis", 0))
         if op == "OneHot" and position == 0:
             return self._scalars.get(node.input[1])
         return None
@@ -191,7 +191,7 @@ class RangeFinder:
         data, indices = self._shape(node.input[0]), self._shape(node.input[1])
         if not data or not indices or indices[-1] is None:
             return None
-        skipped = _attribute(node, "batch_dims", 0)
+        skipped = int_attribute(node, "batch_dims", 0)
         sizes = data[skipped : skipped + indices[-1]]
         known = [size for size in sizes if size]
         return min(known) if known and len(known) == len(sizes) else None
@@ -220,7 +220,3 @@ def _mask_range(name: str) -> Range | None:
     if "mask" not in name.lower():
         return None
     return Range(1, 2, "is a mask by its name: every position is used, as in a batch without padding")
-
-
-def _attribute(node: NodeProto, name: str, default: int) -> int:
-    return next((one.i for one in node.attribute if one.name == name), default)

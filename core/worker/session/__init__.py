@@ -11,7 +11,7 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,17 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
 from core.wire.access import Library, library_note, resolve_library
-from core.wire.errors import ProviderError, SpecError
+from core.wire.errors import ModelError, ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,
     blamed_provider,
     clean,
     creation_error,
+    first_line,
     load_failure,
     missing_libraries,
     provider_error,
+    unregistered,
 )
 
 CPU = "CPUExecutionProvider"
@@ -42,7 +44,7 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     ValueError,
 )
-_ENUMS = {
+ENUMS = {
     "graph_optimization_level": ort.GraphOptimizationLevel,
     "execution_mode": ort.ExecutionMode,
     "execution_order": ort.ExecutionOrder,
@@ -52,16 +54,31 @@ _PIN_REPORT_S = 0.02  # a pool thread reports failed pinning from its own thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltSession:
+class Built:
+    """A model ready to run, and how it differs from the request."""
+
+    requested: list[str]  # execution providers in order of preference; of another engine, its name
+    effective: list[str]  # those that it runs on
+    fallback: bool = False  # a requested provider is missing
+    fallback_reason: str = ""
+    creation_s: float  # from the start of building until the first run is possible
+
+    def providers(self) -> wire.ProvidersUsed:
+        """Return the part of replies about providers."""
+        return {
+            "requested_providers": self.requested,
+            "effective_providers": self.effective,
+            "fallback": self.fallback,
+            "fallback_reason": self.fallback_reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSession(Built):
     """A session, and how it differs from the request."""
 
     session: ort.InferenceSession
     run_options: ort.RunOptions | None  # of every run; None: no options
-    requested: list[str]
-    effective: list[str]
-    fallback: bool
-    fallback_reason: str
-    creation_s: float
     notes: list[str]
     libraries: dict[str, str] = field(
         default_factory=dict
@@ -201,20 +218,45 @@ def operator_library_paths() -> list[str]:
     return [path for path, _ in _operator_libraries]
 
 
-def job_session_options(level: str) -> ort.SessionOptions:
-    """Return options for a job's own session: the held operators, no log, and this level.
+def job_session(
+    model: Path,
+    level: str,
+    *,
+    complaint: str,
+    hint: str,
+    entries: Mapping[str, str] | None = None,
+    save_to: Path | None = None,
+    disabled: Sequence[str] = (),
+) -> ort.InferenceSession:
+    """Load a model on the CPU for a job's own use: with the held operators, and without a log.
 
     Args:
+        model: the file; external data lies next to it.
         level: optimization level, by ONNX Runtime's name.
+        complaint: start of the message if ONNX Runtime refuses the model.
+        hint: of the same error.
+        entries: session config entries.
+        save_to: path for the optimized graph, if any.
+        disabled: optimizers to leave out.
 
     Raises:
+        ModelError: ONNX Runtime refuses it.
         SpecError: ONNX Runtime cannot load a library.
     """
     options = ort.SessionOptions()
     _register_operators(options, _operator_libraries)
     options.log_severity_level = 4  # errors are raised, so no log is needed
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    return options
+    if save_to is not None:
+        options.optimized_model_filepath = str(save_to)
+    for key, value in (entries or {}).items():
+        options.add_session_config_entry(key, value)
+    keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
+    try:
+        return ort.InferenceSession(str(model), options, providers=[CPU], **keywords)
+    except ORT_ERRORS as error:
+        message = f"{complaint}: {first_line(error)}"
+        raise unregistered(str(error)) or ModelError(message, hint=hint) from None
 
 
 def weights_beside(name: str) -> dict[str, str]:
@@ -344,7 +386,7 @@ _pools: list[list[int]] = []  # sizes of this process's pools, once created
 
 def _set_attribute(options: ort.SessionOptions, name: str, value: bool | int | str) -> None:
     try:
-        setattr(options, name, getattr(_ENUMS[name], str(value)) if name in _ENUMS else value)
+        setattr(options, name, getattr(ENUMS[name], str(value)) if name in ENUMS else value)
     except (AttributeError, TypeError) as error:
         raise SpecError(
             f"ONNX Runtime has no setting `{name}` that takes {value!r}.",

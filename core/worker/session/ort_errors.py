@@ -97,6 +97,11 @@ def clean(message: str) -> str:
     return text if not text or text.endswith((".", "!", "?")) else text + "."
 
 
+def first_line(error: Exception) -> str:
+    """Return the first informative line of an error's text, at most 300 characters."""
+    return (clean(str(error)) or type(error).__name__)[:300]
+
+
 def _clean_line(line: str) -> str:
     line = re.sub(r"\x1b\[[\d;]*m", "", line).strip()
     line = re.sub(r"^\d{4}-\d\d-\d\d [\d:.]+ \[\w:onnxruntime:.*?\] ", "", line)

@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from core import wire
 from core.wire import engines
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
+from core.worker.session import Built
 from core.worker.session.feeds import Array, Feeds, make_feeds
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.torch_programs import TORCH_ERRORS, Program, first_line, rebuild
@@ -35,18 +36,13 @@ _ORT_NAMES = {"float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltProgram:
-    """A program ready to run, described like a session; the engine takes the place of the provider."""
+class BuiltProgram(Built):
+    """A program ready to run; the engine takes the place of the provider, and there is no fallback."""
 
     engine: str
     program: Program
     run: Callable[..., Any]  # the program, or its compiled form
     outputs: list[str]
-    creation_s: float
-    requested: list[str]  # the engine's name
-    effective: list[str]  # the same: PyTorch has no fallback
-    fallback: bool = False
-    fallback_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -301,7 +301,7 @@ def _empty(record: ModelRecord) -> None:
             ":material/fact_check: **Nothing evaluated yet.** Choose labelled data below, "
             "then press **Evaluate**. The sample digits belong to the model `digits_cnn`."
         )
-        st.page_link("views/variants/page.py", label="Create a variant", icon=":material/science:")
+        page_frame.link("variants", "Create a variant")
 
 
 page()

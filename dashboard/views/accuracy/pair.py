@@ -15,7 +15,7 @@ from dashboard import fields, format, messages
 from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy.evaluations import ModelEvaluation, compared
 from dashboard.views.accuracy.threshold import decision
-from dashboard.widgets import plots, tables
+from dashboard.widgets import page_frame, plots, tables
 
 REFERENCE, ACCEPTED, METRIC = "accuracy.reference", "accuracy.accepted", "accuracy.metric"
 ICONS: Mapping[str, str] = {
@@ -34,7 +34,7 @@ def panel(found: Sequence[ModelEvaluation]) -> None:
                 ":material/compare: **Two evaluated models are needed.** Create a variant, "
                 "choose it beside the original, and evaluate both."
             )
-            st.page_link("views/variants/page.py", label="Variants", icon=":material/science:")
+            page_frame.link("variants", "Variants")
         return
     reference, delta, metric = _controls(found)
     try:

@@ -19,7 +19,7 @@ from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.views.accuracy.evaluations import ModelEvaluation, at_threshold, curve, roc
-from dashboard.widgets import dataset, plots, tables
+from dashboard.widgets import dataset, page_frame, plots, tables
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
 LEVEL = dataset.key(dataset.LABELLED, "threshold")
@@ -200,4 +200,4 @@ def _yaml(one: ModelEvaluation, number: int, threshold: float) -> None:
             help="The configuration with data, preprocessing, class and threshold.",
             on_click="ignore",
         )
-        st.page_link("views/scorecard/page.py", label="Add as target", icon=":material/checklist:")
+        page_frame.link("scorecard", "Add as target")

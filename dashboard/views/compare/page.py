@@ -24,17 +24,17 @@ from dashboard.views.compare import add_menu, entry_list, imported, past_compari
 from dashboard.widgets import (
     comparison_result,
     controls,
+    job_box,
     measure_longer,
     narrow_settings,
     page_frame,
     playback,
     report,
-    trial_result,
 )
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
 SHOWN = ShownResult("compare.shown", ("comparison",))
-TRIALS = ShownResult("compare.trials.shown", (trial_result.TRIALS_PARAM,))  # those put into the list
+TRIALS = ShownResult("compare.trials.shown", ("trials",))  # those put into the list
 
 # session keys
 CLOSED = "compare.closed"  # the user closed a comparison: none opens by itself
@@ -323,14 +323,8 @@ def _actions(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
     """Draw the actions for the shown comparison."""
     if active:
         if session_jobs.status(shown.id) is not None:  # else another process runs it
-            st.button(
-                "Cancel",
-                key="compare.cancel",
-                icon=":material/stop_circle:",
-                on_click=state.scheduler().cancel,
-                args=(shown.id,),
-                help="Ends all worker processes. Finished rounds are kept.",
-            )
+            words = "Ends all worker processes. Finished rounds are kept."
+            job_box.cancel(shown.id, key="compare.cancel", help=words)
         return
     measure_longer.button("compare", shown, trials, lambda more: _follow(more.id))
     report.offer(lambda: of_comparison(state.store(), shown), key="compare")
@@ -361,13 +355,8 @@ def _load_into_list(shown: Comparison) -> None:
 def _live(comparison: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
         comparison_result.title(comparison)
-        name, follow = (
-            comparison.id,
-            comparison_result.follow(comparison, comparison_result.trials_of(comparison)),
-        )
-        if playback.playing(comparison.id):
-            name, follow = comparison_result.played(comparison)
-        comparison_result.watch(comparison, follow, key="compare.watch", name=name)
+        build = comparison_result.events(comparison, comparison_result.trials_of(comparison))
+        comparison_result.watch(comparison, build, key="compare.watch")
 
 
 page()

@@ -27,7 +27,7 @@ from core.run.explanation import (
 )
 from core.run.job import Status
 from core.show import setting_chips, verdict
-from core.show.report.subjects import Why
+from core.show.report.subjects import AboutDifference
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
@@ -205,8 +205,8 @@ def _pick(
                 "settings, or compare configurations."
             )
             with st.container(horizontal=True):
-                st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
-                st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
+                page_frame.link("tune", "Tune")
+                page_frame.link("compare", "Compare")
         return None
     _choose_defaults(trials)
     SHOWN.show(f"{st.session_state[BASELINE]} {st.session_state[CANDIDATE]}")
@@ -246,12 +246,7 @@ def _results(trials: Mapping[str, Trial]) -> None:
             _picker("Candidate", CANDIDATE, trials)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Swap", key="explain.swap", icon=":material/swap_vert:", on_click=_swap)
-            st.page_link(
-                "views/graph/page.py",
-                label="Candidate's graph",
-                icon=":material/account_tree:",
-                query_params={state.TRIAL_PARAM: st.session_state[CANDIDATE]},
-            )
+            page_frame.link("graph", "Candidate's graph", trial=st.session_state[CANDIDATE])
 
 
 def _choose_defaults(trials: Mapping[str, Trial]) -> None:
@@ -328,7 +323,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
     with bar.more:
         _comparison_button(of)
         if found is not None:
-            report.offer(lambda: Why(pair=of, found=found), key="explain")
+            report.offer(lambda: AboutDifference(pair=of, found=found), key="explain")
 
 
 def _comparison_button(of: Pair) -> None:
@@ -365,7 +360,7 @@ def _start_comparison(of: Pair, ended: str) -> None:
     except TunerError as error:
         messages.report(error)
         return
-    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
+    page_frame.switch_to("compare", comparison=comparison)
 
 
 def _start(of: Pair) -> None:

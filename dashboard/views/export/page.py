@@ -275,7 +275,7 @@ def _loaded() -> None:
                 icon=":material/check_circle:",
                 title="Settings replaced",
             )
-            st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
+            page_frame.link("tune", "Open Tune")
 
 
 LOADED = "export.loaded"

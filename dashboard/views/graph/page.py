@@ -383,7 +383,7 @@ def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
                 ":material/science: **No operator errors are known for this model.** Choose a "
                 "quantized variant on Variants and press Locate errors."
             )
-            st.page_link("views/variants/page.py", label="Open Variants", icon=":material/science:")
+            page_frame.link("variants", "Open Variants")
 
 
 def _offer_profile(chosen: ChosenConfiguration, mode: Mode) -> None:

@@ -26,7 +26,6 @@ PAGE_ROWS = 100  # trials per page of the table
 ROWS = 14  # visible rows of the table; the others scroll
 TABLE = "history.table"
 PAGE = "history.page"
-WHY_PAGE, CURVES_PAGE = "views/explain/page.py", "views/sweep/page.py"
 
 
 def page() -> None:
@@ -67,7 +66,7 @@ def _empty() -> None:
     with st.container(border=True):
         st.markdown("#### :material/history: No trials yet")
         st.markdown("Every measurement is kept here, failed ones too.")
-        st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
+        page_frame.link("tune", "Open Tune")
 
 
 # --- filtering --------------------------------------------------------------------------------------------
@@ -194,31 +193,20 @@ def _comparison_links(chosen: Sequence[Trial]) -> None:
     """Draw links to the pages that compare trials."""
     least, most = configurations.LEAST, configurations.MOST
     if len(chosen) > 1:
-        st.page_link(
-            trial_result.COMPARE_PAGE,
-            label="Compare",
-            icon=":material/sports_score:",
-            query_params={trial_result.TRIALS_PARAM: ",".join(one.id for one in chosen[:most])},
-            disabled=not least <= len(chosen) <= most or any(one.state == "DAMAGED" for one in chosen),
+        page_frame.link(
+            "compare",
+            "Compare",
+            icon="sports_score",
             help=f"Loads them into Compare, the first as baseline: {least} to {most} trials.",
+            disabled=not least <= len(chosen) <= most or any(one.state == "DAMAGED" for one in chosen),
+            trials=",".join(one.id for one in chosen[:most]),
         )
     if pair := _pair(chosen):
-        st.page_link(
-            WHY_PAGE,
-            label="Explain",
-            icon=":material/troubleshoot:",
-            query_params={"a": pair[0], "b": pair[1]},
-            help="Explains the difference. The baseline is the older one, or what it was compared with.",
-        )
+        words = "Explains the difference. The baseline is the older one, or what it was compared with."
+        page_frame.link("explain", "Explain", help=words, a=pair[0], b=pair[1])
     studies = {one.study for one in chosen}
     if len(studies) == 1 and axes_of_study(study := studies.pop()):
-        st.page_link(
-            CURVES_PAGE,
-            label="Sweep",
-            icon=":material/show_chart:",
-            query_params={"study": study},
-            help="Opens the sweep that they belong to.",
-        )
+        page_frame.link("sweep", "Sweep", help="Opens the sweep that they belong to.", study=study)
 
 
 def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
@@ -328,11 +316,8 @@ def _single(trial: Trial) -> None:
             args=(trial.model_sha256, trial.id),
             **state.unless_closed("Later results of this model are compared with it."),
         )
-    link = {state.TRIAL_PARAM: trial.id}
-    st.page_link(
-        "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
-    )
-    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+    page_frame.link("profile", "Profile", trial=trial.id)
+    page_frame.link("export", "Export", trial=trial.id)
 
 
 @st.dialog("Delete trials?", icon=":material/delete:")

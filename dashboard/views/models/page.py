@@ -24,7 +24,6 @@ ADD = "models.add"  # whether the sources are open
 WAYS = "models.ways"  # the open source
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
 LOADS = "models.loads"  # content hash and operator libraries -> message of loading
-PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
 def page() -> None:
@@ -106,12 +105,7 @@ def _detail(record: ModelRecord | None) -> None:
             if record.content_sha256 == st.session_state.get(state.MODEL):
                 st.badge("current in Tune", icon=":material/check:", color="green")
             st.space("stretch")
-            st.page_link(
-                "views/graph/page.py",
-                label="Graph",
-                icon=":material/account_tree:",
-                query_params={state.MODEL_PARAM: record.content_sha256},
-            )
+            page_frame.link("graph", "Graph", model=record.content_sha256)
             if st.button("Use in Tune", key="models.use", icon=":material/tune:", type="primary"):
                 _use(record, "tune")
             if st.button(
@@ -136,7 +130,7 @@ def _detail(record: ModelRecord | None) -> None:
 def _use(record: ModelRecord, page: str) -> None:
     state.choose_model(record)
     TUNE.show(None)
-    st.switch_page(f"views/{page}/page.py")
+    page_frame.switch_to(page)
 
 
 @st.dialog("Delete the model?", icon=":material/delete:")

@@ -16,7 +16,7 @@ from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import fields, format, live_events, messages, session_jobs, state, url_state
-from dashboard.live_events import ACTIVE, Event
+from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.widgets import (
     controls,
@@ -141,7 +141,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar
     with asked:
         if spec is not None:
             controls.badges(spec)
-        st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+        page_frame.link("tune", "Change settings")
     with bar.action:
         _run_button(record, spec, shown)
 
@@ -334,22 +334,22 @@ def _live(shown: Trial | None, done: Trial | None) -> None:
     with st.container(key="profile.live", gap="xsmall"):
         if shown is None or shown.state not in ACTIVE:
             return
+        name, follow = live_view.stream(
+            shown.id,
+            lambda status, _: live_events.of_job(status, "this profile"),
+            partial(_elsewhere, shown.id),
+        )
         tick_s = live_view.pace(shown.id, shown.state)
-        live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
+        live_view.watch(name, follow, key="profile.watch", tick_s=tick_s)
         with st.container(horizontal=True, vertical_alignment="center"):
             job_box.cancel(shown.id, key="profile.cancel", help=job_box.NOTHING_KEPT)
             if done is not None:
                 st.caption(f":material/history: Below: {format.when(done.created_at)}")
 
 
-def _event(trial_id: str) -> Event:
-    """Return the state of a running profile; of another process only its end is known, from the store."""
-    status = session_jobs.status(trial_id)
-    if session_jobs.is_active(status):
-        return live_events.of_job(status, "this profile")
-    if state.store().trial(trial_id).state not in ACTIVE:
-        return live_events.ENDED
-    return live_events.of_other_process("Being profiled by another process of this machine")
+def _elsewhere(trial_id: str) -> str | None:
+    is_running = state.store().trial(trial_id).state in ACTIVE
+    return "Being profiled by another process of this machine" if is_running else None
 
 
 # --- result -------------------------------------------------------------------------------------------

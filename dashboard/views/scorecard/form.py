@@ -46,7 +46,8 @@ def what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpe
         targets = _targets() if box.open else scorecard_targets.read()
     messages.show_kept_error(LOAD, "The targets were not loaded")
     needed = any(one.about.source == "accuracy" for one in targets)
-    return _data(record) if needed else _quiet_dataset(), targets
+    # the YAML includes data that no target needs
+    return _data(record) if needed else dataset.labelled_if_valid(), targets
 
 
 def _targets() -> list[TargetSpec]:
@@ -76,14 +77,6 @@ def _data(record: ModelRecord | None) -> DatasetSpec | None:
         return dataset.chosen_dataset(dataset.LABELLED)
     except TunerError as error:
         messages.report(error)
-        return None
-
-
-def _quiet_dataset() -> DatasetSpec | None:
-    """Return the data of this session; the YAML includes them although no target needs them."""
-    try:
-        return dataset.chosen_dataset(dataset.LABELLED)
-    except TunerError:
         return None
 
 

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.run.job import Status
 from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, Row, Subject, needed, on_model, rows, start
+from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, on_model, rows
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
@@ -254,7 +254,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
         return
     st.session_state[BEFORE] = list(before)
     try:
-        jobs = start(state.scheduler(), work, wait_quiet_s=wait_quiet_s())
+        submit = state.scheduler().submit
+        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
     except TunerError as error:
         messages.keep_error(error, RUN)
         return

@@ -21,7 +21,7 @@ from core.show.words import state_words
 from core.store import StudyRecord
 from dashboard import format, messages, state
 from dashboard.views.search import details, form, links
-from dashboard.widgets import collapsible, controls, report, results, tables, trial_result
+from dashboard.widgets import collapsible, controls, page_frame, report, results, tables, trial_result
 
 MORE = "search.more_s"
 
@@ -157,12 +157,7 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
             args=(record, taken["trial"]),
             help="Loads every setting of this configuration into Tune.",
         )
-        st.page_link(
-            "views/export/page.py",
-            label="Export",
-            icon=":material/file_export:",
-            query_params={state.TRIAL_PARAM: taken["trial"]},
-        )
+        page_frame.link("export", "Export", trial=taken["trial"])
     report.offer(lambda: of_search(state.store(), record), key="search")
     with st.popover("More", icon=":material/more_horiz:", key="search.more"):
         if answer is not None and answer["winner"] is not None:
@@ -183,14 +178,9 @@ def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -
     trial = winner["trial"]
     if default is not None:
         trial_result.explain_link(default["trial"], trial)
-    st.page_link(
-        trial_result.COMPARE_PAGE,
-        label="Compare with…",
-        icon=":material/compare_arrows:",
-        query_params={trial_result.TRIALS_PARAM: trial},
-        help="Opens Compare with this configuration.",
-    )
-    _pin(record, trial)
+    page_frame.link("compare", "Compare with…", help="Opens Compare with this configuration.", trials=trial)
+    is_pinned = state.store().baseline(record.model_sha256) == trial
+    trial_result.pin_button(record.model_sha256, trial, is_pinned=is_pinned, key="search.pin")
     st.button(
         "Check targets",
         key="search.judge",
@@ -212,18 +202,6 @@ def _deletion(record: StudyRecord, delete: Callable[[str], None]) -> None:
             args=(record.id,),
             **state.unless_closed(),
         )
-
-
-def _pin(record: StudyRecord, trial: str) -> None:
-    pinned = state.store().baseline(record.model_sha256) == trial
-    st.button(
-        "Unpin baseline" if pinned else "Pin as baseline",
-        key="search.pin",
-        icon=":material/keep_off:" if pinned else ":material/keep:",
-        on_click=state.store().pin_baseline,
-        args=(record.model_sha256, None if pinned else trial),
-        **state.unless_closed(trial_result.pin_help(is_pinned=pinned)),
-    )
 
 
 # --- without a result, and searching longer -----------------------------------------------------------------

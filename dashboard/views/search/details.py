@@ -12,7 +12,6 @@ from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.result_types import Confirmed, SearchResult
 from core.run.search.stored import evaluations_of
 from core.show.sheets import Fact, searches
-from core.show.table import csv_text
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import changes_words
@@ -225,12 +224,4 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
 def _table(record: StudyRecord) -> None:
     table = searches.evaluation_table(record)
     tables.draw(table, key="search.tried", most=ROWS, alt="All evaluated configurations, the best first")
-    st.download_button(
-        "Download CSV",
-        data=csv_text(table),
-        file_name=f"search_{record.id[:8]}.csv",
-        mime="text/csv",
-        key="search.csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
+    tables.download(table, f"search_{record.id[:8]}.csv", key="search.csv")

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from core.run.search.strategies import strategy_named
 from core.show.format import duration
 from core.spec.metrics import OBJECTIVES
 from core.spec.question import PRESETS, STRATEGIES, question_from_dict
@@ -17,7 +16,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, messages, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.views.search import form
-from dashboard.widgets import collapsible, controls, dataset, feeding, setting
+from dashboard.widgets import collapsible, controls, dataset, feeding, page_frame, setting
 from dashboard.widgets.protocol import effort, wait_for_quiet
 
 
@@ -177,7 +176,7 @@ def starting_point(record: ModelRecord) -> None:
             messages.report(error)
         else:
             controls.badges(spec)
-        st.page_link("views/tune/page.py", label="Change settings on Tune", icon=":material/tune:")
+        page_frame.link("tune", "Change settings on Tune")
         feeding.dims(record)
         feeding.feeds(record, {})
 
@@ -301,10 +300,6 @@ def strategy() -> None:
     names = (form.STRATEGY, form.WARM, form.SEED, form.GIVE_WAY)
     changed = sum(st.session_state[name] != form.DEFAULTS[name] for name in names)
     collapsible.group("Strategy", _strategy, key="search.how", icon="route", changed=changed)
-    try:
-        strategy_named(st.session_state[form.STRATEGY])
-    except TunerError as error:
-        messages.report(error)
 
 
 def _strategy() -> None:

@@ -11,6 +11,7 @@ from core.wire.errors import TunerError
 from dashboard import messages, state
 from dashboard.shown_result import TUNE
 from dashboard.views.scorecard import targets as scorecard_targets
+from dashboard.widgets import page_frame
 
 GO = "search.go"  # session key: the target page of a button, and its query
 SCORECARD_SETTINGS = "scorecard.settings"  # key of the Scorecard page: the settings it evaluates
@@ -20,7 +21,7 @@ FROM_TUNE = "Settings of Tune"  # a value of that key
 def open_requested_page() -> None:
     """Switch to the page that a button asked for; call before any widget is drawn."""
     if (go := st.session_state.pop(GO, None)) is not None:
-        st.switch_page(f"views/{go['page']}/page.py", query_params=go["query"])
+        page_frame.switch_to(go["page"], **go["query"])
 
 
 def spec_of(record: StudyRecord, trial: str) -> TrialSpec:
@@ -46,7 +47,7 @@ def load(record: StudyRecord, trial: str) -> None:
     query = {}
     if kept.kind == "measure" and kept.state == "COMPLETE":
         TUNE.show(trial)
-        query = {state.TRIAL_PARAM: trial}
+        query = {"trial": trial}
     st.session_state[GO] = {"page": "tune", "query": query}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 import streamlit as st
@@ -10,8 +9,8 @@ import streamlit as st
 from core.spec.question import question_from_dict
 from core.store import StudyRecord
 from dashboard import format, live_events, session_jobs, state
-from dashboard.live_events import ACTIVE, Event
-from dashboard.widgets import job_box, live_view, playback
+from dashboard.live_events import ACTIVE
+from dashboard.widgets import job_box, live_view
 
 
 def watch(record: StudyRecord) -> None:
@@ -21,9 +20,8 @@ def watch(record: StudyRecord) -> None:
         st.markdown(f"#### Searching: {format.plain(question.words)}")
         if question.limit_words:
             st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
-        name, follow, tick_s = record.id, partial(_event, record.id), live_view.pace(record.id, record.state)
-        if playback.playing(record.id):
-            name, follow = playback.stream(record.id, live_events.of_search)
+        name, follow = live_view.stream(record.id, live_events.of_search, partial(_elsewhere, record.id))
+        tick_s = live_view.pace(record.id, record.state)
         live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
 
 
@@ -37,14 +35,8 @@ def cancel(record: StudyRecord) -> None:
         )
 
 
-def _event(study: str) -> Event:
-    status = session_jobs.status(study)
-    if status is not None and session_jobs.is_active(status):
-        return live_events.of_search(status, time.time())
+def _elsewhere(study: str) -> str | None:
     record = state.store().study(study)
-    if record.state not in ACTIVE:
-        return live_events.ENDED
     tried = sum(not one["twin"] for one in record.tried)
-    return live_events.of_other_process(
-        f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far"
-    )
+    who = f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far"
+    return who if record.state in ACTIVE else None

@@ -12,7 +12,7 @@ from core.spec.space import Space, unvaried_words
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
 from dashboard.views.search.form import SearchForm
-from dashboard.widgets import collapsible
+from dashboard.widgets import collapsible, page_frame
 
 SPACE = "search.space"  # whether the preview is open
 MOST_REASONS = 12
@@ -37,9 +37,7 @@ def draw(model: ModelRecord, asked: SearchForm, space: Space | None, why_not: st
 def _space(model: ModelRecord, asked: SearchForm, space: Space) -> None:
     for line in lines(asked, space, time_estimate(model, asked, space)):
         st.markdown(format.plain(line))
-    st.page_link(
-        "views/machine/page.py", label="Noise check of this machine", icon=":material/monitor_heart:"
-    )
+    page_frame.link("machine", "Noise check of this machine", icon="monitor_heart")
     if space.left_out:
         st.caption(f"{space.combinations:,} combinations; the rest are equivalent:")
         st.table(reasons(space), border="horizontal")

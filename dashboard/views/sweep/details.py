@@ -7,15 +7,14 @@ import streamlit as st
 from core.run.axes import point_name
 from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
-from core.show import words
+from core.show import verdict
 from core.show.sheets import comparisons
-from core.show.table import csv_text
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
 from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
-from dashboard.widgets import tables
+from dashboard.widgets import page_frame, tables
 
 TABLE = "sweep.table"
 
@@ -47,15 +46,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
                 disabled=True,
                 help="Select a point first.",
             )
-        st.download_button(
-            "Download CSV",
-            data=csv_text(table),
-            file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
-            mime="text/csv",
-            key="sweep.csv",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        tables.download(table, f"curve_{'_'.join(one.name for one in shown.axes)}.csv", key="sweep.csv")
 
 
 def _take_row() -> None:
@@ -138,9 +129,8 @@ def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
-        found.append(
-            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
-        )
+        against_default = verdict.in_words(row.contrast)
+        found.append(f"Median latency per sample versus ONNX Runtime's default: {against_default}")
     if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
     if ranking.is_in(row, ranking.open):
@@ -162,5 +152,6 @@ def _use(point: Point, row: Measured) -> None:
     if point.spec is None:
         return
     state.apply_spec(point.spec)
-    trial = row.trial if row.same is None else ""  # a reused trial has other settings
-    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)
+    if row.trial and row.same is None:  # a reused trial has other settings
+        page_frame.switch_to("tune", trial=row.trial)
+    page_frame.switch_to("tune")

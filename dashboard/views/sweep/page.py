@@ -12,10 +12,11 @@ import streamlit as st
 from core.evidence.comparison import Comparison, with_references
 from core.run import job_types, prediction, sweep
 from core.run.axes import Axis, Models, axes_of_study, study_name
+from core.run.job import Status
 from core.run.known_trials import Known, known_trials
 from core.run.sweep import Measured, Point
 from core.show import verdict
-from core.show.report.subjects import Curve
+from core.show.report.subjects import AboutSweep
 from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -37,6 +38,7 @@ from dashboard.widgets import (
     past_results,
     report,
 )
+from dashboard.widgets.playback import Build
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
 AGAIN = "sweep.again"
@@ -115,7 +117,7 @@ def _base() -> TrialSpec | None:
         return state.current_spec()
     except TunerError as error:
         messages.report(error)
-        st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
+        page_frame.link("tune", "Correct the settings on Tune")
         return None
 
 
@@ -228,7 +230,7 @@ def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
         wait_for_quiet()
         st.caption(_prediction(record, points, _todo(points, rows, again=_again())))
     controls.badges(base)
-    st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+    page_frame.link("tune", "Change settings")
 
 
 def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
@@ -347,9 +349,9 @@ def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: S
     measure_longer.button("sweep", comparison, trials, lambda more: SHOWN.show(more.study))
 
 
-def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> Curve:
+def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> AboutSweep:
     trials = [state.store().trial(row.trial) for row in rows if row.trial]
-    return Curve(axes=axes, points=rows, comparison=comparison, trials=trials)
+    return AboutSweep(axes=axes, points=rows, comparison=comparison, trials=trials)
 
 
 def _live(
@@ -359,10 +361,10 @@ def _live(
     with st.container(key="sweep.live", gap="xsmall"):
         if comparison is None or comparison.state not in ACTIVE:
             return
-        follow = _follow_points(comparison, points, rows, [axis.name for axis in axes])
+        build = _events(comparison, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
         name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-        comparison_result.watch(comparison, follow, key="sweep.watch", name=name)
+        comparison_result.watch(comparison, build, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
             if session_jobs.status(comparison.id) is not None:
                 job_box.cancel(
@@ -373,20 +375,17 @@ def _live(
             st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 
 
-def _follow_points(
+def _events(
     comparison: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
-) -> comparison_result.Follow:
+) -> Build:
     """Return a function that builds a sweep's live event: that of its comparison, and each point so far."""
     trials = comparison_result.trials_of(comparison)
-    follow = comparison_result.follow(comparison, trials)
+    build = comparison_result.events(comparison, trials)
 
-    def event() -> Event:
-        shown, status = follow(), session_jobs.status(comparison.id)
-        if status is None or shown.get("ended"):
-            return shown
+    def event(status: Status, now: float) -> Event:
         found = sweep.running_points(points, trials(), status.live or {})
         merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
-        return live_events.add_points(shown, merged, axes)
+        return live_events.add_points(build(status, now), merged, axes)
 
     return event
 

@@ -86,8 +86,7 @@ def _remarks(said: Sequence[str], comparison: Comparison | None) -> None:
     """Draw what limits the best point, why the comparison was rejected, and the background load."""
     result = comparison.facts if comparison is not None else {}
     if is_rejected(result):
-        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
-        st.error(f"{reason}\n\n**What to do:** {remedy}" if remedy else reason, icon=":material/block:")
+        common.rejected(result)
     if words := " ".join(format.plain(one) for one in said if one):
         st.caption(words)
     if comparison is not None:
@@ -106,7 +105,7 @@ def _details(complete: Sequence[Measured], comparison: Comparison | None, busy: 
     if (found := quality(result)) and not is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.caption(
-            f"{format.plain(verdict.counted(result))} of all points, "
+            f"{format.plain(verdict.rounds_words(result))} of all points, "
             f"{format.duration(result.get('wall_s'))}. "
             + ("" if found.grade == "A" else f"{reason} {remedy}")
         )

@@ -15,11 +15,10 @@ from core.run.axes import (
     offered,
     parse_values,
     row_of,
-    value_words,
 )
 from core.run.search.search_space import CPU
 from core.spec import TrialSpec
-from core.spec.settings import Place
+from core.spec.settings import Place, value_words
 from core.spec.space import MODEL
 from core.store import ModelRecord
 from core.wire.errors import TunerError

@@ -14,7 +14,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run import job_types
 from core.show import cells
-from core.show.report.subjects import OneTrial
+from core.show.report.subjects import AboutTrial
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
@@ -23,11 +23,12 @@ from core.wire.output_check import breach
 from dashboard import demo, format, live_events, messages, session_jobs, state, url_state
 from dashboard.charts import compare_charts
 from dashboard.demo import first_view
-from dashboard.live_events import ACTIVE, Event
+from dashboard.live_events import ACTIVE
 from dashboard.shown_result import TUNE
 from dashboard.widgets import (
     controls,
     feeding,
+    job_box,
     live_estimate,
     live_view,
     measure_longer,
@@ -43,7 +44,6 @@ from dashboard.widgets import (
     tables,
     trial_result,
 )
-from dashboard.widgets.live_text import ComparedConfigurations
 from dashboard.widgets.protocol import wait_quiet_s
 
 PLOT_PX = 440  # of the chart of both latency distributions, as high as the screen allows
@@ -80,7 +80,7 @@ def _shown() -> Trial | None:
 def _load(trial: Trial) -> None:
     if trial.kind == "profile":  # profiles have no result here
         TUNE.show(None)
-        st.switch_page("views/profile/page.py", query_params={state.TRIAL_PARAM: trial.id})
+        page_frame.switch_to("profile", trial=trial.id)
     state.apply_spec(state.trial_spec(trial))
 
 
@@ -125,15 +125,9 @@ def _run_bar(
 
 
 def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, key: str) -> None:
-    if trial is not None and _is_active(trial):
-        st.button(
-            "Cancel",
-            key=key.replace("run", "cancel"),
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(trial.id,),
-            help="Stops the worker process; the trial is kept as cancelled.",
-        )
+    if trial is not None and trial.state in ACTIVE:
+        words = "Stops the worker process; the trial is kept as cancelled."
+        job_box.cancel(trial.id, key=key.replace("run", "cancel"), help=words)
         return
     if trial is not None and playback.button(trial.id, key=key):
         return
@@ -179,7 +173,7 @@ def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec |
         spec = state.current_spec()
     except TunerError as error:
         return None, f"{error.message} {error.hint}"
-    if trial is not None and _is_active(trial):
+    if trial is not None and trial.state in ACTIVE:
         return spec, "A trial is running; wait for it or cancel it."
     return spec, ""
 
@@ -219,11 +213,11 @@ def _result_side(
 ) -> None:
     messages.show_kept_error()
     if record is not None:
-        live_estimate.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
+        live_estimate.draw(record, spec, busy=trial is not None and trial.state in ACTIVE, ratio=ratio)
     if trial is None:
         _empty(record)
         return
-    if _is_active(trial) or playback.playing(trial.id):
+    if trial.state in ACTIVE or playback.playing(trial.id):
         _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
@@ -273,12 +267,9 @@ def _empty(record: ModelRecord | None) -> None:
         if not state.closed():
             model_upload.area("first", _added)
         with st.container(horizontal=True, gap="medium"):
-            for page, label, icon in (
-                ("models", "Add a model", "deployed_code"),
-                ("search", "Find the best settings", "manage_search"),
-                ("history", "Open an earlier result", "history"),
-            ):
-                st.page_link(f"views/{page}/page.py", label=label, icon=f":material/{icon}:")
+            page_frame.link("models", "Add a model")
+            page_frame.link("search", "Find the best settings")
+            page_frame.link("history", "Open an earlier result")
 
 
 def _example() -> None:
@@ -304,34 +295,21 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what is fixed while a trial runs, its live view, and the live ratio in the bar."""
     results.header(trial, live=True)
     field, margin = trial_result.compared_configurations(trial), _margin(trial)
-    name, follow, tick_s = (
+    name, follow = live_view.stream(
         trial.id,
-        partial(_event, trial.id, field, margin),
-        live_view.pace(trial.id, trial.state),
+        lambda status, _: live_events.of_trial(status, field, margin),
+        partial(_elsewhere, trial.id),
     )
-    if playback.playing(trial.id):
-        name, follow = playback.stream(
-            trial.id, lambda status, _: live_events.of_trial(status, field, margin)
-        )
+    tick_s = live_view.pace(trial.id, trial.state)
     with st.container(key="live"):
         live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
         live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
-def _event(trial_id: str, field: ComparedConfigurations, margin: float) -> Event:
-    """Return the state of a running trial; of another process only its end is known, from the store."""
-    status = session_jobs.status(trial_id)
-    if status is not None and session_jobs.is_active(status):
-        return live_events.of_trial(status, field, margin)
+def _elsewhere(trial_id: str) -> str | None:
     trial = state.store().trial(trial_id)
-    if not _is_active(trial):
-        return live_events.ENDED
-    return live_events.of_other_process(f"Being measured by {trial.owner}")
-
-
-def _is_active(trial: Trial) -> bool:
-    return trial.state in ACTIVE
+    return f"Being measured by {trial.owner}" if trial.state in ACTIVE else None
 
 
 def _margin(trial: Trial) -> float:
@@ -422,60 +400,27 @@ def _includes(compared: trial_result.TrialComparison | None, pinned: Trial) -> b
     """Return whether the pinned trial, or the same configuration measured again, ran in this comparison."""
     if compared is None:
         return False
-    beside = [one for one in (compared.baseline, *compared.others) if one is not None]
     try:
         wanted = state.trial_spec(pinned)
-        return any(same_request(state.trial_spec(one), wanted) for one in beside)
+        return any(same_request(state.trial_spec(one), wanted) for one in compared.beside)
     except TunerError:
-        return any(one.id == pinned.id for one in beside)
+        return any(one.id == pinned.id for one in compared.beside)
 
 
 def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialComparison | None) -> None:
-    link = {state.TRIAL_PARAM: trial.id}
     if compared is not None and compared.baseline is not None:
         trial_result.explain_link(compared.baseline.id, trial.id)
-    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
-    report.offer(
-        lambda: OneTrial(trial=trial, comparison=_comparison(compared), beside=_other_trials(compared)),
-        key="tune",
-    )
+    page_frame.link("export", "Export", trial=trial.id)
+    comparison, beside = (compared.comparison, compared.beside) if compared is not None else (None, ())
+    report.offer(lambda: AboutTrial(trial=trial, comparison=comparison, beside=beside), key="tune")
     with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
         if compared is not None:
             _longer_button(trial, compared.comparison)
-        _pin_button(trial, pinned)
-        st.page_link(
-            "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
-        )
+        is_pinned = pinned is not None and pinned.id == trial.id
+        trial_result.pin_button(trial.model_sha256, trial.id, is_pinned=is_pinned, key="pin")
+        page_frame.link("profile", "Profile", trial=trial.id)
         st.caption("The address that opens this result in any browser:")
         st.code(url_state.link({state.TRIAL_PARAM: trial.id}), language=None, wrap_lines=True)
-
-
-def _pin_button(trial: Trial, pinned: Trial | None) -> None:
-    is_pinned = pinned is not None and pinned.id == trial.id
-    st.button(
-        "Unpin baseline" if is_pinned else "Pin as baseline",
-        key="unpin" if is_pinned else "pin",
-        icon=":material/keep_off:" if is_pinned else ":material/keep:",
-        on_click=_pin,
-        args=(trial, None if is_pinned else trial.id),
-        **state.unless_closed(trial_result.pin_help(is_pinned=is_pinned)),
-    )
-
-
-def _comparison(compared: trial_result.TrialComparison | None) -> Comparison | None:
-    return compared.comparison if compared is not None else None
-
-
-def _other_trials(compared: trial_result.TrialComparison | None) -> list[Trial]:
-    return (
-        [one for one in (compared.baseline, *compared.others) if one is not None]
-        if compared is not None
-        else []
-    )
-
-
-def _pin(trial: Trial, trial_id: str | None) -> None:
-    state.store().pin_baseline(trial.model_sha256, trial_id)
 
 
 def _versus_baseline(trial: Trial, baseline: Trial) -> None:

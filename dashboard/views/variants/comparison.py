@@ -18,7 +18,7 @@ from dashboard import configurations, messages, session_jobs, state
 from dashboard.charts import compare_charts
 from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import create as variant_maker
-from dashboard.widgets import controls, job_box, plots
+from dashboard.widgets import controls, job_box, page_frame, plots
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
 CHOSEN, PRECISION = "variants.racers", "variants.precision"
@@ -168,4 +168,4 @@ def _start(root: ModelRecord, made: Sequence[ModelRecord], precision: str) -> No
         messages.report(error)
         return
     session_jobs.follow(comparison, "compare", comparison=comparison)
-    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
+    page_frame.switch_to("compare", comparison=comparison)

@@ -22,9 +22,10 @@ from core.wire import output_check
 from core.wire.errors import TunerError
 from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
+from dashboard.views.models import removal
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import text as variant_text
-from dashboard.widgets import tables
+from dashboard.widgets import page_frame, tables
 
 DOWNLOAD_BYTES = 512 << 20  # a download passes through the server's memory
 LEVELS = {"warning": (":material/warning:", "orange"), "info": (":material/info:", "blue")}
@@ -88,18 +89,13 @@ def header(record: ModelRecord) -> None:
                 help=format.plain(facts["hardware_bound"]),
             )
         st.space("stretch")
-        st.page_link(
-            "views/graph/page.py",
-            label="Graph",
-            icon=":material/account_tree:",
-            query_params={state.MODEL_PARAM: record.content_sha256},
-        )
+        page_frame.link("graph", "Graph", model=record.content_sha256)
         if st.button(
             "Use in Tune", key="variants.use", icon=":material/tune:", help="Makes it the current model."
         ):
             state.choose_model(record)
             TUNE.show(None)
-            st.switch_page("views/tune/page.py")
+            page_frame.switch_to("tune")
         st.button(
             "Continue from here",
             key="variants.continue",
@@ -290,7 +286,7 @@ def _confirm(record: ModelRecord) -> None:
             help="Wait until that is done, or cancel it first." if uses else None,
         ):
             try:
-                remove(record)
+                removal.remove(record)
             except TunerError as error:  # in use meanwhile
                 messages.report(error)
             else:
@@ -302,17 +298,3 @@ def _confirm(record: ModelRecord) -> None:
 def _made_from(record: ModelRecord) -> list[ModelRecord]:
     sha = record.content_sha256
     return [one for one in state.store().models() if (variants.variant_of(one) or {}).get("parent") == sha]
-
-
-def remove(record: ModelRecord) -> None:
-    """Delete a variant; its original becomes the current model where the variant was current.
-
-    Raises:
-        ModelError: a trial waits for it or runs it.
-    """
-    library.remove_model(state.store(), record.content_sha256)
-    facts = variants.variant_of(record) or {}
-    if st.session_state.get(state.MODEL) == record.content_sha256:
-        root = state.store().model(facts.get("root", ""))
-        st.session_state[state.MODEL] = root.content_sha256 if root is not None else None
-    messages.notify(f"Deleted {record.name}.")

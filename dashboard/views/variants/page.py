@@ -112,7 +112,7 @@ def _family(
     bar: page_frame.Bar,
     ended: Status | None,
 ) -> None:
-    root, data = variants.original(state.store(), source), _labelled()
+    root, data = variants.original(state.store(), source), dataset.labelled_if_valid()
     shown = variant_tree.shown_variant(made)
     if root is not None:
         with bar.more:
@@ -134,14 +134,6 @@ def _family(
         )
     if shown is not None:
         _detail(shown, root, ended)
-
-
-def _labelled() -> DatasetSpec | None:
-    """Return the labelled data of this session, as chosen on the Accuracy page; None: there are none."""
-    try:
-        return dataset.chosen_dataset(dataset.LABELLED)
-    except TunerError:  # the Accuracy page reports it
-        return None
 
 
 def _accuracies(records: Sequence[ModelRecord], data: DatasetSpec | None) -> dict[str, Mapping[str, Any]]:

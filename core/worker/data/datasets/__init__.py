@@ -22,8 +22,6 @@ from core.worker.data.datasets.labels import Labels
 from core.worker.data.datasets.npz import npz_source
 from core.worker.session.feeds import generate_inputs
 
-__all__ = ["Batch", "Dataset", "Description", "batches", "describe_dataset", "open_dataset"]
-
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
@@ -37,17 +35,6 @@ class Batch:
     feeds: dict[str, Array]
     labels: Integers | None  # of the counted rows
     rows: int  # number of counted rows, which come first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """Contents of a dataset after `limit` is applied."""
-
-    rows: int
-    class_names: list[str]  # by class number; empty: classes have numbers only
-    sha256: str  # of the stored rows and their labels
-    labelled: bool
-    notes: list[str]
 
 
 class Source(Protocol):
@@ -132,7 +119,19 @@ class Dataset:
     def batches(
         self, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int], batch_size: int
     ) -> Iterator[Batch]:
-        """Yield the selected rows in order; see `batches`."""
+        """Yield the selected rows in order, `batch_size` at a time.
+
+        Every batch has exactly `batch_size` rows, as models with a fixed batch require. The last one is
+        padded with repeated rows; `Batch.rows` is the number that counts.
+
+        Args:
+            inputs: of the model; a size of -1 is taken from the data, and that of the batch axis is ignored.
+            batch_axes: input to its batch axis; an input without one gets the same value in every batch.
+            batch_size: rows per batch, 1 or more.
+
+        Raises:
+            SpecError: the data do not fit an input.
+        """
         for start in range(0, self.rows, batch_size):
             rows = self.chosen[start : start + batch_size]
             yield Batch(
@@ -171,45 +170,6 @@ def open_dataset(plan: wire.DatasetPlan) -> Dataset:
         labels=None if numbers is None else numbers[chosen],
         class_names=[] if source.labels is None else source.labels.names,
         notes=[*source.notes, *([] if source.labels is None else source.labels.notes)],
-    )
-
-
-def batches(
-    plan: wire.DatasetPlan,
-    inputs: Sequence[wire.InputPlan],
-    batch_axes: Mapping[str, int],
-    batch_size: int,
-) -> Iterator[Batch]:
-    """Yield the rows of `plan` as inputs, `batch_size` at a time.
-
-    Every batch has exactly `batch_size` rows, as models with a fixed batch require. The last batch is padded
-    with repeated rows; `Batch.rows` is the number that counts.
-
-    Args:
-        plan: location of the data and selection of rows.
-        inputs: of the model; a size of -1 is taken from the data, the size along the batch axis is ignored.
-        batch_axes: input to its batch axis; an input without one gets the same value in every batch.
-        batch_size: rows per batch, 1 or more.
-
-    Raises:
-        SpecError: the data cannot be read or do not fit an input.
-    """
-    return open_dataset(plan).batches(inputs, batch_axes, batch_size)
-
-
-def describe_dataset(plan: wire.DatasetPlan) -> Description:
-    """Describe the rows of `plan`; reads all files for the hash.
-
-    Raises:
-        SpecError: as for `open_dataset`.
-    """
-    data = open_dataset(plan)
-    return Description(
-        rows=data.rows,
-        class_names=data.class_names,
-        sha256=data.sha256(),
-        labelled=data.labels is not None,
-        notes=data.notes,
     )
 
 

@@ -22,13 +22,8 @@ from core.wire.catalog import BIASES_KEY, PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY, 
 from core.wire.errors import ModelError
 from core.worker.make.export.check import compare
 from core.worker.models import inspect_model
-from core.worker.models.checking import (
-    ONE_FILE_BYTES,
-    draft_folder,
-    first_line,
-    move_into_place,
-    open_checked,
-)
+from core.worker.models.checking import ONE_FILE_BYTES, draft_folder, move_into_place, open_checked
+from core.worker.session.ort_errors import first_line
 from core.worker.session.torch_programs import TORCH_ERRORS, file_sha256, load_pt2
 from core.worker.session.torch_programs.classifiers import build
 

@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from core.wire import Difference, ModelInfo
 from core.wire.errors import ModelError
-from core.worker.models.checking import first_line
 from core.worker.session import ORT_ERRORS
+from core.worker.session.ort_errors import first_line
 from core.worker.session.torch_programs import TORCH_ERRORS
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -82,9 +82,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     with draft_folder(target, _PREFIX) as folder:
         draft = folder / target.name
         progress("transform", 1, _STAGES, plan["step"])
-        applied = apply(
-            plan["step"], source, draft, plan["options"], plan["feeds"], plan["calibration"], progress
-        )
+        applied = apply(plan, draft, progress)
         progress("check", 2, _STAGES)
         _keep_metadata(draft, before)
         notes = _check_valid(source, draft)

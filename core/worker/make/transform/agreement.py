@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs
     built = build_session(str(file), _AS_WRITTEN)
     found: Outputs = []
     for plan in feeds:
-        inference = prepare(built, cast(wire.ProfilePlan, {"feeds": plan, "use_io_binding": False}))
+        inference = prepare(built, {"feeds": plan, "use_io_binding": False})
         try:
             with translate_errors():
                 result = inference.call()

@@ -17,7 +17,7 @@ import onnx
 import onnx.shape_inference
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from core.worker.models.graphs import names_read, replace_nodes
+from core.worker.models.graphs import int_attribute, names_read, replace_nodes
 
 _DOMAIN = "com.microsoft"
 _TO_HEADS = [0, 2, 1, 3]  # [batch, sequence, heads, size] to [batch, heads, sequence, size], and back
@@ -100,7 +100,7 @@ class _View:
         after = self._only_reader(softmax.output[0])
         if after is None or after.op_type != "MatMul" or after.input[0] != softmax.output[0]:
             return None
-        if len(self.shape(softmax.input[0])) != 4 or _int(softmax, "axis", -1) not in (-1, 3):
+        if len(self.shape(softmax.input[0])) != 4 or int_attribute(softmax, "axis", -1) not in (-1, 3):
             return None
         scores, bias = self._without_bias(softmax.input[0])
         scores, scale = self._without_scale(scores)
@@ -307,10 +307,6 @@ def _constant(name: str, values: Sequence[int]) -> list[NodeProto]:
 
 def _order(node: NodeProto) -> list[int]:
     return next((list(one.ints) for one in node.attribute if one.name == "perm"), [])
-
-
-def _int(node: NodeProto, name: str, default: int) -> int:
-    return next((one.i for one in node.attribute if one.name == name), default)
 
 
 def _put(model: ModelProto, nodes: Sequence[NodeProto]) -> None:

@@ -5,7 +5,7 @@ Dimensions are named by their addresses, as listed by `inspect`; `batch` is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +13,26 @@ import onnx
 import onnx.shape_inference
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
-from core.wire import DatasetPlan, FeedPlan, ModelInfo, Progress
+from core.wire import ModelInfo, Progress, TransformPlan
 from core.wire.errors import ModelError, SpecError, nearest
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.step_result import StepResult
 from core.worker.models import inspect_model, read_model
-from core.worker.models.checking import first_line
 from core.worker.models.dimensions import address
 from core.worker.models.graphs import graphs_of
+from core.worker.session.ort_errors import first_line
 
 _BATCH = "batch"
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the model with fixed dimensions; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the model with fixed dimensions; see `step_result`.
 
     Options: `dims` {address: size}.
     """
+    source = Path(plan["path"])
     info = inspect_model(str(source))
-    dims = _checked(options.get("dims") or {}, info)
+    dims = _checked(plan["options"].get("dims") or {}, info)
     model = read_model(source)
     fix(model, dims)
     try:

@@ -17,10 +17,9 @@ import onnxruntime as ort
 
 from core.wire import FeedPlan
 from core.wire.errors import ModelError
-from core.worker.models.checking import first_line
-from core.worker.session import ORT_ERRORS, job_session_options
+from core.worker.session import ORT_ERRORS, job_session
 from core.worker.session.feeds import make_feeds
-from core.worker.session.ort_errors import unregistered
+from core.worker.session.ort_errors import first_line
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -84,18 +83,14 @@ def open_session(
     Raises:
         ModelError: ONNX Runtime refuses it.
     """
-    options = job_session_options(level)
-    if save_to is not None:
-        options.optimized_model_filepath = str(save_to)
-    for key, value in (entries or {}).items():
-        options.add_session_config_entry(key, value)
-    try:
-        return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except ORT_ERRORS as error:
-        raise unregistered(str(error)) or ModelError(
-            f"ONNX Runtime cannot load `{model.name}`: {first_line(error)}",
-            hint="Exclude the node that it names, or choose other operator types.",
-        ) from None
+    return job_session(
+        model,
+        level,
+        complaint=f"ONNX Runtime cannot load `{model.name}`",
+        hint="Exclude the node that it names, or choose other operator types.",
+        entries=entries,
+        save_to=save_to,
+    )
 
 
 def arrays_of(feeds: Sequence[FeedPlan], session: ort.InferenceSession) -> list[dict[str, Array]]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import graphlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-from core.wire import DatasetPlan, FeedPlan, OutputError, Progress, StepCheck
+from core.wire import FeedPlan, OutputError, Progress, StepCheck, TransformPlan
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.output_check import check_outputs
 from core.worker.make.transform.agreement import error_between, outputs_of
@@ -23,7 +22,6 @@ from core.worker.make.transform.fp16_emulation import rounded
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.make.transform.tools import quiet
-from core.worker.models.checking import first_line
 from core.worker.models.graphs import (
     graphs_of,
     make_names_unique,
@@ -32,26 +30,20 @@ from core.worker.models.graphs import (
     replace_nodes,
     tensors_of,
 )
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers.float16"
 _LARGEST_FLOAT16 = 65504.0
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the float16 copy; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the float16 copy; see `step_result`.
 
     Options: `keep_io_types` (True: inputs and outputs stay float32, with a Cast at each border; or the names
     of those that stay), `block_ops` (operators that stay in float32, besides the converter's own list),
     `block_nodes` (names of nodes that stay in float32).
     """
+    source, options = Path(plan["path"]), plan["options"]
     model = load_whole(source, typed=True)
     make_names_unique(model)
     ops, nodes = list(options.get("block_ops") or []), list(options.get("block_nodes") or [])
@@ -60,7 +52,7 @@ def apply(
     keep = option(options, "keep_io_types", True)
     checks = sharing_check(model, ops, nodes)
     blocked = blocked_nodes(model, ops, nodes)
-    error = _emulated_error(source, draft, feeds, rounded(model, blocked, keep))
+    error = _emulated_error(source, draft, plan["feeds"], rounded(model, blocked, keep))
     half = to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes)
     write_whole(half, draft)
     return StepResult(

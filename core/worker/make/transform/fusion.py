@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx
 from onnx import ModelProto
 
-from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
+from core.wire import FeedPlan, InputPlan, Progress, StepCheck, TransformPlan
 from core.wire.errors import ModelError, SpecError, TunerError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
 from core.worker.make.transform.attention import fuse_attention
@@ -25,8 +24,8 @@ from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.optimized_graph import save_optimized
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.make.transform.tools import quiet
-from core.worker.models.checking import first_line
 from core.worker.models.graphs import nodes_of
+from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers"
 AGREEMENT = 1e-3  # largest relative difference of a fused model: kernels sum in another order
@@ -70,20 +69,13 @@ class _Fused:
         return attention, sum(self.operators.values()), -self.nodes
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the fused model; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the fused model; see `step_result`.
 
     Options: `model_type` (one of the optimizer's, or "auto"), `num_heads` and `hidden_size` (0: from the
     graph).
     """
+    source, options, feeds = Path(plan["path"]), plan["options"], plan["feeds"]
     wanted = option(options, "model_type", "auto")
     heads, width = int(option(options, "num_heads", 0)), int(option(options, "hidden_size", 0))
     _check_sizes(heads, width)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
-from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire import FeedPlan, Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
 from core.worker.make.transform.fp16 import TOOL, blocked_nodes, stored_value_checks, to_half
@@ -34,27 +34,24 @@ _INNER_BYTES = 2_000_000_000  # of the inner values in one run
 Measure = Callable[[Collection[str]], float]
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the mixed model; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the mixed model; see `step_result`.
 
     Options: `max_rel` (the largest difference over the largest magnitude of an output, against `source`),
     `keep_io_types` as for fp16.
     """
+    source, options = Path(plan["path"]), plan["options"]
     model = load_whole(source, typed=True)
     make_names_unique(model)
     tolerance = float(option(options, "max_rel", 1e-3))
     keep = option(options, "keep_io_types", True)
     with tempfile.TemporaryDirectory(prefix="mixed-", dir=draft.parent) as folder:
         trial = _Trial(
-            model=model, file=Path(folder) / "trial.onnx", feeds=feeds, keep_io_types=keep, source=source
+            model=model,
+            file=Path(folder) / "trial.onnx",
+            feeds=plan["feeds"],
+            keep_io_types=keep,
+            source=source,
         )
         found = search(_candidates(model), trial.error, trial.parts, tolerance=tolerance, progress=progress)
     half = to_half(model, keep_io_types=keep, block_nodes=found.blocked)

@@ -16,8 +16,9 @@ from onnx import ModelProto, TensorProto
 
 from core.wire.errors import ModelError
 from core.worker.models import read_model
-from core.worker.models.checking import ONE_FILE_BYTES, first_line
+from core.worker.models.checking import ONE_FILE_BYTES
 from core.worker.models.graphs import nodes_of, tensors_of
+from core.worker.session.ort_errors import first_line
 
 # Exceptions of ONNX's and ONNX Runtime's tools for models that they cannot handle: they validate little.
 TOOL_ERRORS: tuple[type[Exception], ...] = (

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort
-
-from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire import Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.machine.environment import cpu_model, instructions, read_text
 from core.worker.make.transform.model_io import TOOL_ERRORS
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import inspect_model
-from core.worker.models.checking import ONE_FILE_BYTES, first_line
-from core.worker.session import CPU, ORT_ERRORS, job_session_options, weights_beside
-from core.worker.session.ort_errors import unregistered
+from core.worker.models.checking import ONE_FILE_BYTES
+from core.worker.session import job_session, weights_beside
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
 _FORMAT = "session.save_model_format"
@@ -31,22 +28,15 @@ _UNKNOWN: tuple[type[Exception], ...] = (*TOOL_ERRORS, OSError)
 _ORT_LARGEST_BYTES = 2**31 - 1  # a flatbuffer's offsets
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Save the optimized graph; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Save the optimized graph; see `step_result`.
 
     Options: `level`, by ONNX Runtime's name; of `ort_format` also `type_reduction` (the list of operators
     names the types that each needs).
     """
+    source, options = Path(plan["path"]), plan["options"]
     level = option(options, "level", "ORT_ENABLE_EXTENDED")
-    if step == "optimize":
+    if plan["step"] == "optimize":
         save_optimized(source, draft, level=level)
         return StepResult(tool="onnxruntime", hardware_bound=_bound(level))
     return _ort_format(source, draft, level, type_reduction=option(options, "type_reduction", False))
@@ -68,21 +58,20 @@ def save_optimized(
     Raises:
         ModelError: ONNX Runtime cannot load or save the model.
     """
-    options = job_session_options(level)  # without logs: the page already warns of levels above EXTENDED
-    options.optimized_model_filepath = str(draft)
+    entries = {}
     if ort_format:
-        options.add_session_config_entry(_FORMAT, "ORT")
+        entries = {_FORMAT: "ORT"}
     elif _needs_external(source):
-        for key, value in weights_beside(f"{draft.name}.data").items():
-            options.add_session_config_entry(key, value)
-    keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
-    try:
-        ort.InferenceSession(str(source), options, providers=[CPU], **keywords)
-    except ORT_ERRORS as error:
-        raise unregistered(str(error)) or ModelError(
-            f"ONNX Runtime cannot save `{source.name}` optimized at {level}: {first_line(error)}",
-            hint="Choose a lower level, or leave this step out of the chain.",
-        ) from None
+        entries = weights_beside(f"{draft.name}.data")
+    job_session(  # without a log: the page already warns of levels above EXTENDED
+        source,
+        level,
+        complaint=f"ONNX Runtime cannot save `{source.name}` optimized at {level}",
+        hint="Choose a lower level, or leave this step out of the chain.",
+        entries=entries,
+        save_to=draft,
+        disabled=disabled,
+    )
 
 
 def _needs_external(source: Path) -> bool:

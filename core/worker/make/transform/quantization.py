@@ -8,12 +8,12 @@ Worker side.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
+from core.wire import Progress, StepCheck, TransformPlan
 from core.worker.make.transform.integer_facts import IntegerFacts, facts_checks, integer_facts
 from core.worker.make.transform.quantizer import QUANTIZED_OPERATORS, Quantizer, nothing_to_quantize, prepare
 from core.worker.make.transform.saturation import saturation
@@ -29,24 +29,15 @@ _FLOAT_BLOCKS = (
 )
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Quantize `source` and write it to `draft`; see `step_result.Step`.
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the quantized model; see `step_result`.
+
+    Missing options have the defaults of `quantizer`. The feeds serve the saturation check. Without data they
+    also calibrate static INT8, and a check warns of random inputs.
 
     Args:
-        step: "int8_dynamic", "int8_static" or "int4".
-        source: the float model.
+        plan: of the step "int8_dynamic", "int8_static" or "int4".
         draft: the file to write, in an empty folder.
-        options: of the step; missing ones have the defaults of `quantizer`.
-        feeds: for the saturation check, and for calibration without `calibration`.
-        calibration: rows for the ranges of static INT8; None: random inputs, with a warning.
         progress: receives the stages "prepare", "calibrate", "quantize" and "look".
 
     Raises:
@@ -54,8 +45,10 @@ def apply(
         ModelError: the model cannot be quantized, or has nothing to quantize.
         WorkerError: there is not enough memory.
     """
+    step, source = plan["step"], Path(plan["path"])
+    options, feeds = plan["options"], plan["feeds"]
     with TemporaryDirectory(prefix=".quantize-", dir=draft.parent) as folder:
-        quantizer = prepare(step, source, Path(folder), options, feeds, calibration, progress)
+        quantizer = prepare(step, source, Path(folder), options, feeds, plan["calibration"], progress)
         progress("quantize", 0, 1, f"{len(quantizer.nodes)} nodes")
         quantizer.write(draft, quantizer.nodes)
         if not is_quantized(draft):

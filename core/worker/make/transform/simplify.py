@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import onnxslim
 
-from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire import Progress, TransformPlan
 from core.wire.errors import ModelError
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.step_result import StepResult
-from core.worker.models.checking import first_line
+from core.worker.session.ort_errors import first_line
 
 
-def apply(
-    step: str,
-    source: Path,
-    draft: Path,
-    options: Mapping[str, Any],
-    feeds: Sequence[FeedPlan],
-    calibration: DatasetPlan | None,
-    progress: Progress,
-) -> StepResult:
-    """Write the simplified model; see `step_result.Step`. The step has no options."""
+def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
+    """Write the simplified model; see `step_result`. The step has no options."""
+    source = Path(plan["path"])
     model = load_whole(source)
     try:
         slimmed = onnxslim.slim(model)

@@ -1,19 +1,20 @@
 """The result of one step of a chain: `StepResult`. Worker side, pure.
 
-A step is a function `apply(step, source, draft, options, feeds, calibration, progress) -> Applied`. It reads
-the model in `source`, writes the new one to `draft` (a file in an empty folder, external data next to it) and
-returns notes and checks for the reader. It neither checks the draft's validity nor compares its outputs:
+A step is a function `apply(plan, draft, progress)`. It reads the model at the plan's `path`, writes the new
+one to `draft` (a file in an empty folder, external data next to it) and returns notes and checks for the
+reader. It raises `SpecError` for an option that does not fit this model, and `ModelError` if the tool cannot
+handle the model. It neither checks the draft's validity nor compares its outputs:
 `core.worker.make.transform` does both for every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
+from core.wire import Progress, StepCheck, TransformPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +30,7 @@ class StepResult:
     calibrated: str = ""  # hashes of its calibration rows
 
 
-class Step(Protocol):
-    """The signature of every step's function."""
-
-    def __call__(
-        self,
-        step: str,
-        source: Path,
-        draft: Path,
-        options: Mapping[str, Any],
-        feeds: Sequence[FeedPlan],
-        calibration: DatasetPlan | None,
-        progress: Progress,
-    ) -> StepResult:
-        """Write the model that `step` makes of `source` to `draft`.
-
-        Raises:
-            SpecError: an option does not fit this model.
-            ModelError: the tool cannot handle the model.
-        """
+Step = Callable[[TransformPlan, Path, Progress], StepResult]
 
 
 def option(options: Mapping[str, Any], name: str, default: Any) -> Any:

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from core.wire.errors import ModelError, TunerError, WorkerError
 from core.worker.make.transform.model_io import TOOL_ERRORS
-from core.worker.models.checking import first_line
 from core.worker.session import ORT_ERRORS
-from core.worker.session.ort_errors import NO_MEMORY
+from core.worker.session.ort_errors import NO_MEMORY, first_line
 
 _FEWER = "Use fewer calibration samples, the MinMax method, or smaller dimensions."
 _EXCLUDE = "Exclude the node it names, choose other operator types, or simplify the model first."

@@ -109,15 +109,7 @@ def generate_inputs(
     for one in inputs:
         if one["name"] not in values and not one.get("drawn", False):
             continue
-        wanted = InputSpec(
-            name=one["name"],
-            dtype=one["dtype"],
-            shape=one["shape"],
-            low=one["low"],
-            high=one["high"],
-            batch_axis=None,
-            drawn=one.get("drawn", False),
-        )
+        wanted = _spec(one, one["dtype"], None)
         array = fixed(wanted, values[one["name"]]) if one["name"] in values else random(wanted, seed)
         found[one["name"]] = _final(wanted, array)
     return found
@@ -153,18 +145,20 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
                 f"The input `{declared.name}`, which the model needs, has no data.",
                 hint="Inspect the model again; its file has changed.",
             )
-        wanted.append(
-            InputSpec(
-                name=one["name"],
-                dtype=_dtype(declared),
-                shape=one["shape"],
-                low=one["low"],
-                high=one["high"],
-                batch_axis=plan["batch_axes"].get(one["name"]),
-                drawn=one.get("drawn", False),
-            )
-        )
+        wanted.append(_spec(one, _dtype(declared), plan["batch_axes"].get(one["name"])))
     return wanted
+
+
+def _spec(one: wire.InputPlan, dtype: str, batch_axis: int | None) -> InputSpec:
+    return InputSpec(
+        name=one["name"],
+        dtype=dtype,
+        shape=one["shape"],
+        low=one["low"],
+        high=one["high"],
+        batch_axis=batch_axis,
+        drawn=one.get("drawn", False),
+    )
 
 
 def _dtype(declared: SessionInput) -> str:

@@ -42,7 +42,6 @@ TORCH_ERRORS = (
 )
 SAVE_PT2 = "Save it with `torch.export.save(torch.export.export(model, inputs), 'model.pt2')`."
 
-_CHUNK_BYTES = 1 << 20
 _MAX_LINE = 300
 
 
@@ -150,16 +149,13 @@ def file_sha256(path: Path) -> str:
     Raises:
         ModelError: it cannot be read.
     """
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ModelError(
             f"`{path}` cannot be read: {error.strerror or error}.", hint="Check the path of the file."
         ) from error
-    return digest.hexdigest()
 
 
 def first_line(error: Exception) -> str:

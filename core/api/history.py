@@ -1,20 +1,87 @@
-"""Filters of `history`: by model, grade, state, tags, changed settings, and error."""
+"""Lists stored trials: `history`, by model, grade, state, tags, changed settings and error."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from core.api.results import Result
+from core.api.session import Session, clean_up, default_session
 from core.evidence.measurement import Trial
 from core.evidence.quality import trial_grade
 from core.evidence.verdict import Grade
-from core.show.words import changes_of
+from core.show import documents
+from core.show.setting_chips import changes_of
+from core.show.sheets import Sheet, comparisons
+from core.show.words import counted
 from core.spec import spec_from_dict
 from core.spec.settings import SETTINGS
-from core.store import Query, Store
+from core.store import Query, Store, Tags
+from core.store.library import resolve_model
 from core.wire.errors import SpecError, nearest
 
 MAX_EXAMINED = 5000  # newest trials; a filter reads their results
+
+
+LISTED = 20  # default number of trials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Listed trials, newest first, and their tags."""
+
+    trials: Sequence[Trial]
+    tags: Mapping[str, Tags]  # by ID
+
+
+def history(
+    *, model: str | None = None, limit: int = LISTED, session: Session | None = None, **conditions: Any
+) -> Result[History]:
+    """List trials, newest first.
+
+    Args:
+        model: only trials of this model: its name in the list, its path or its hash.
+        limit: most trials to list.
+        session: see `tune`.
+        conditions: fields of `Filter`, for example `grade="A,B"`, `starred=True`, `search="resnet"`.
+
+    Raises:
+        SpecError: a condition is invalid.
+        ModelError: there is no such model.
+    """
+    session = session or default_session()
+    store, wanted = session.store, Filter(**conditions)
+    clean_up(store)  # marks trials of processes that were killed
+
+    def read() -> History:
+        trials = wanted.trials(store, limit=limit, **model_filter(store, model))
+        return History(trials=trials, tags=store.marks([one.id for one in trials]))
+
+    def content(found: History) -> Sheet:
+        listed = comparisons.history(found.trials, found.tags)
+        return Sheet(
+            f"{counted(len(found.trials), 'trial')}", [listed, *comparisons.rescued(store.rescued())]
+        )
+
+    return Result(
+        kind="history",
+        id="",
+        read=read,
+        document=lambda found: documents.history(store, found.trials, found.tags),
+        content=content,
+    )
+
+
+def model_filter(store: Store, model: str | None) -> dict[str, str | None]:
+    """Return the filter for a model: a listed name, else the model's content hash."""
+    if model is None or model in store.model_names():
+        return {"model_name": model, "model_sha256": None}
+    record = store.model(model) or resolve_model(store, model)
+    return {"model_name": None, "model_sha256": record.content_sha256}
+
+
+# --- filters ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

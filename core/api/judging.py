@@ -1,0 +1,282 @@
+"""Judges models and configurations: `accuracy` on labelled data, `scorecard` against targets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import PurePath
+from typing import Any
+
+from core.api.models import ModelLike, reference
+from core.api.requests import Config, config_data, with_sizes
+from core.api.results import Result
+from core.api.session import OnProgress, Session, default_session
+from core.api.settings import given_of
+from core.process.job_worker import Run
+from core.run import job_types
+from core.run.accuracy import DELTA as DELTA
+from core.run.accuracy import check_accuracy_before, compare, measure_accuracy
+from core.run.accuracy import summary as summary
+from core.run.job import Job
+from core.run.preparation import resolve_trial
+from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, rows
+from core.show import documents
+from core.show.sheets import Sheet, accuracies, scorecards
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.datasets import dataset_plan
+from core.store import Accuracy
+from core.wire.errors import (
+    Cancelled,
+    ErrorRecord,
+    SpecError,
+    TunerError,
+    WorkerError,
+    error_from_record,
+    record_from_error,
+)
+from core.wire.units import visible
+
+# --- accuracy -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracies:
+    """Accuracies of models on the same data; with a reference, each is compared with it."""
+
+    found: Sequence[Accuracy | None]  # in the order of the models; None: it failed
+    compared: Sequence[Mapping[str, Any]] = ()
+    errors: Sequence[ErrorRecord] = ()
+
+    @property
+    def measured(self) -> list[Accuracy]:
+        """Those that did not fail."""
+        return [one for one in self.found if one is not None]
+
+
+def accuracy(
+    models: ModelLike | Sequence[ModelLike] | None = None,
+    data: str | PathLike[str] | Mapping[str, Any] | None = None,
+    config: Config = None,
+    *,
+    against: ModelLike | None = None,
+    delta: float = DELTA,
+    again: bool = False,
+    session: Session | None = None,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+    **settings: Any,
+) -> Result[Accuracies]:
+    """Measure the accuracy of models on labelled data.
+
+    Args:
+        models: see `tune`; None: that of `config`.
+        data: path of labelled data, or the `dataset` of a YAML file as a dict; None: that of `config`.
+        config: configuration to start from, see `tune`.
+        against: model to compare with, sample by sample.
+        delta: loss of accuracy that is acceptable, a share of 1.
+        again: measure again, even if a result is stored.
+        session: see `tune`.
+        on_progress: see `tune`.
+        cancel: see `tune`.
+        settings: see `tune`.
+
+    Raises:
+        SpecError: no data, or data that do not fit.
+        TunerError: no model could be measured. An error of one of several is in the result.
+    """
+    session = session or default_session()
+    several = isinstance(models, Sequence) and not isinstance(models, str | bytes)
+    listed: list[Any] = [*models] if several and isinstance(models, Sequence) else [models]
+    listed += [] if against is None else [against]
+    specs = [_with_data(one, data, config, given_of(settings), session) for one in listed]
+    job = accuracy_job(session, specs, again=again)
+    result = session.last = _accuracies(Accuracies(found=()))
+    status = session.run(job, on_progress=on_progress, cancel=cancel)
+    if status.error is not None or status.result is None:
+        raise error_from_record(status.error) if status.error else WorkerError("The job gave no result.")
+    ended = status.result["found"]
+    found = [session.store.accuracy(one["id"]) if "id" in one else None for one in ended]
+    errors = [one["error"] for one in ended if "error" in one]
+    base = found[-1] if against is not None else None
+    judged = found[:-1] if against is not None else found
+    compared = [compare(base, one, delta) for one in judged if base is not None and one is not None]
+    result = session.last = _accuracies(Accuracies(found=found, compared=compared, errors=errors))
+    if len(errors) == len(found):
+        raise error_from_record(errors[0])
+    return result
+
+
+def _with_data(
+    model: ModelLike | None,
+    data: str | PathLike[str] | Mapping[str, Any] | None,
+    config: Config,
+    given: Mapping[str, Any],
+    session: Session,
+) -> TrialSpec:
+    """Return the spec of a model on labelled data; `data` changes the dataset of the configuration."""
+    ref = reference(model, session)
+    found = config_data(None if ref is None else ref.removeprefix("variant:"), config, given, session)
+    before = found.get("dataset", {})
+    changes: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    if data is not None and not isinstance(data, Mapping):
+        changes = {"path": fspath(data)}
+    dataset = {**before, **{name: one for name, one in changes.items() if one is not None}}
+    if images := changes.get("preprocessing"):
+        dataset["preprocessing"] = {**before.get("preprocessing", {}), **images}
+    if "path" not in dataset:
+        raise SpecError(
+            "No labelled data are given.",
+            hint="Give --data, for example --data sample_models/digits_test.npz.",
+        )
+    return spec_from_dict({**found, "dataset": dataset})
+
+
+def accuracy_job(session: Session, specs: Sequence[TrialSpec], *, again: bool = False) -> Job:
+    """Return the checked job that measures the accuracy of each spec on its dataset, one after another.
+
+    An error of one does not stop the others. Its result is {"found": a list with `id` or `error` for each}.
+
+    Raises:
+        TunerError: none can be measured, or the session does not admit one.
+    """
+    errors: list[TunerError] = []
+    for spec in specs:
+        session.admit(spec)
+        try:
+            check_accuracy_before(session.store, spec, run=session.inspect)
+        except TunerError as error:
+            errors.append(error)
+    if len(errors) == len(specs):
+        raise errors[0]
+
+    def measured(spec: TrialSpec, run: Run) -> dict[str, Any]:
+        try:
+            return {"id": measure_accuracy(session.store, spec, run=run, reuse=not again).id}
+        except Cancelled:
+            raise
+        except TunerError as error:
+            return {"error": record_from_error(error), "name": PurePath(spec.model.path).name}
+
+    def work(run: Run) -> Mapping[str, Any]:
+        return {"found": [measured(spec, run) for spec in specs]}
+
+    one = len(specs) == 1
+    what = f"accuracy of {specs[0].model.path}" if one else f"accuracy of {len(specs)} models"
+    return job_types.task(work, kind="accuracy", what=what, specs=specs)
+
+
+def _accuracies(found: Accuracies) -> Result[Accuracies]:
+    def content(one: Accuracies) -> Sheet:
+        sheets = [accuracies.accuracy_sheet(each, summary(each)) for each in one.measured]
+        sheets += map(accuracies.compared, one.compared)
+        headline = sheets[0].headline if len(sheets) == 1 else f"accuracy of {len(one.measured)} models"
+        return Sheet(headline, [part for sheet in sheets for part in sheet.parts])
+
+    return Result(
+        kind="accuracy",
+        id=found.measured[0].id if len(found.measured) == 1 else "",
+        read=lambda: found,
+        document=lambda one: documents.accuracies(one.measured, one.compared, one.errors),
+        content=content,
+    )
+
+
+# --- scorecard ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scorecard:
+    """A configuration judged against its targets, and the errors of its measurements."""
+
+    row: Row
+    errors: list[ErrorRecord] = field(default_factory=list)
+
+
+def scorecard(
+    config: str | PathLike[str] | Mapping[str, Any],
+    *,
+    reuse: bool = False,
+    wait_quiet_s: float = 0.0,
+    session: Session | None = None,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+    **settings: Any,
+) -> Result[Scorecard]:
+    """Check a configuration against its targets: measure what is missing, and judge each target.
+
+    Args:
+        config: YAML file with targets, ID of a trial that has targets, or the dict of a configuration.
+        reuse: reuse earlier measurements of this machine.
+        wait_quiet_s: see `tune`.
+        session: see `tune`.
+        on_progress: see `tune`.
+        cancel: see `tune`.
+        settings: see `tune`.
+
+    Raises:
+        SpecError: no targets, or a target that no measurement can decide.
+        TunerError: the configuration cannot be run. An error of a measurement is in the result.
+    """
+    session = session or default_session()
+    source = config if isinstance(config, Mapping) else fspath(config)
+    spec = spec_from_dict(config_data(None, source, given_of(settings), session))
+    _check_answerable(spec, source)
+    [spec], sizes = with_sizes([spec], session)
+    session.admit(spec)
+    resolved = resolve_trial(spec, session.store, session.inspect)
+    subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
+    since, fingerprint = (0.0 if reuse else time.time()), session.fingerprint
+    errors: list[ErrorRecord] = []
+
+    def read() -> Scorecard:
+        targets = subject.spec.targets
+        found = rows(session.store, [subject], targets, fingerprint=fingerprint, since=since)
+        return Scorecard(row=found[0], errors=errors)
+
+    result = session.last = Result(
+        kind="scorecard",
+        id="",
+        read=read,
+        document=lambda one: {**documents.scorecard(one.row, one.errors), **sizes},
+        content=lambda one: scorecards.scorecard(one.row),
+    )
+    work = needed([read().row])
+    jobs = scorecard_jobs(session, work, wait_quiet_s=wait_quiet_s)
+    if jobs:
+        parts = [f"a comparison at batch {size:,}" for size in sorted(work.comparisons)]
+        parts += ["an accuracy measurement"] * bool(work.accuracies)
+        session.note(f"{visible(subject.label)} needs {', '.join(parts)}")
+    for job in jobs:
+        status = session.run(job, on_progress=on_progress, cancel=cancel)
+        if status.error is not None:
+            errors.append(status.error)
+    return result
+
+
+def scorecard_jobs(session: Session, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[Job]:
+    """Return the jobs that measure what a scorecard lacks, in order."""
+    return jobs_of(session.store, work, wait_quiet_s=wait_quiet_s)
+
+
+def _check_answerable(spec: TrialSpec, source: str | Mapping[str, Any]) -> None:
+    """Refuse, before measuring, targets that no measurement can decide.
+
+    Raises:
+        SpecError: no targets, or an accuracy target without labelled data.
+    """
+    if not spec.targets:
+        name = f"`{source[:80]}`" if isinstance(source, str) else "The configuration"
+        raise SpecError(
+            f"{name} has no targets to check.",
+            hint="Add targets under `targets:`, for example `- {metric: latency_p99, at_most: 3 ms}`.",
+        )
+    if missing := next((one for one in spec.targets if one.about.source == "accuracy"), None):
+        if spec.dataset is None:
+            raise SpecError(
+                f"The target on {missing.what} needs labelled data, but the configuration names none.",
+                hint="Add `dataset: {path: …}`.",
+            )
+        dataset_plan(spec.dataset)

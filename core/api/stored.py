@@ -1,0 +1,88 @@
+"""Stored results by their ID: `load_result`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.api.explaining import explanation_result
+from core.api.measuring import comparison_result, trial_result
+from core.api.results import Result
+from core.api.searching import search_result
+from core.api.session import Session, clean_up, default_session
+from core.run.best_point import rank_points
+from core.show import documents
+from core.show.report.subjects import (
+    AboutComparison,
+    AboutDifference,
+    AboutScorecard,
+    AboutSearch,
+    AboutSweep,
+    AboutTrial,
+    find,
+)
+from core.show.sheets import Sheet, comparisons, scorecards
+from core.show.sweep_words import sentence
+from core.spec.effort import DEFAULT_MARGIN
+from core.store import Store
+
+
+def load_result(ref: str, baseline: str | None = None, *, session: Session | None = None) -> Result[Any]:
+    """Return a stored result.
+
+    Args:
+        ref: ID of a trial, comparison or search, or its first 6 or more characters; name of a sweep or a
+            scorecard.
+        baseline: ID of a trial; then `ref` is the trial that was explained relative to it.
+        session: see `tune`.
+
+    Raises:
+        StoreError: no result or several results have that name.
+        SpecError: the two trials were not explained yet.
+    """
+    session = session or default_session()
+    store = session.store
+    clean_up(store)
+    about = find(store, [ref] if baseline is None else [baseline, ref])
+    match about:
+        case AboutTrial():
+            return trial_result(session, about.trial.id)
+        case AboutComparison():
+            return comparison_result(session, about.comparison.id)
+        case AboutSearch():
+            return search_result(session, about.record.id)
+        case AboutDifference():
+            return explanation_result(store, about.pair)
+        case AboutSweep():
+            return _stored_sweep(store, about)
+        case AboutScorecard():
+            return _stored_scorecard(store, about)
+
+
+def _stored_sweep(store: Store, about: AboutSweep) -> Result[AboutSweep]:
+    """Return a stored sweep: the document of its comparison, and the table of its points."""
+    ranking = rank_points(
+        about.points, line_s=None, margin=about.comparison.protocol.get("margin", DEFAULT_MARGIN)
+    )
+    return Result(
+        kind="sweep",
+        id=about.comparison.study,
+        read=lambda: about,
+        document=lambda one: documents.comparison(store, one.comparison),
+        content=lambda one: Sheet(sentence(one.points, ranking), [comparisons.points(one.points, ranking)]),
+        store=store,
+        refs=[about.comparison.study],
+    )
+
+
+def _stored_scorecard(store: Store, about: AboutScorecard) -> Result[AboutScorecard]:
+    return Result(
+        kind="scorecard",
+        id=about.name,
+        read=lambda: about,
+        document=lambda card: {"scorecards": [documents.scorecard(row) for row in card.rows]},
+        content=lambda card: Sheet(
+            card.name, [part for row in card.rows for part in scorecards.scorecard(row).parts]
+        ),
+        store=store,
+        refs=[about.name],
+    )
