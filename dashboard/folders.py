@@ -7,14 +7,15 @@ from pathlib import Path
 
 from core.run.named_files import check_named_files, open_folders
 from core.spec import TrialSpec
-from core.wire.access import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
+from core.wire.access import expert_allowed
 from core.wire.errors import ModelError, SpecError
 from core.wire.files import ROOT
+from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
 
 
 def restrict_workers() -> None:
     """Restrict workers of this process to the allowed folders when a data file names further files."""
-    os.environ[FOLDERS_VARIABLE] = os.pathsep.join(map(str, open_folders()))
+    os.environ[OPEN_FOLDERS] = os.pathsep.join(map(str, open_folders()))
 
 
 def allowed_path(typed: str, *, folder: bool = False) -> Path:
@@ -59,7 +60,7 @@ def check_spec(spec: TrialSpec) -> None:
     if spec.session.expert and not expert_allowed():
         raise SpecError(
             "`expert` is off on this server.",
-            hint=f"Turn it off, or ask the server's operator to start it with {EXPERT_VARIABLE}=1.",
+            hint=f"Turn it off, or ask the server's operator to start it with {ALLOW_EXPERT}=1.",
         )
     check_named_files(spec.session, open_folders())
     if spec.workload.feeds != "random":

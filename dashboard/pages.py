@@ -71,7 +71,7 @@ _TABLE = (
         title="Explain",
         icon="troubleshoot",
         group="Understand",
-        kept=r"baseline|candidate|job|view|search",
+        kept=r"baseline|candidate|job\..+|view|search",
         recorded=demo.opening_model,
         old_name="why",
     ),

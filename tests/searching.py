@@ -43,7 +43,7 @@ BASE = builders.spec()
 
 def large_space() -> Space:
     """The settings worth trying on two threads, less one that does nothing here: 7,360 configurations."""
-    axes, _ = without(search_axes(BASE, Place(threads=2)), ["execution_order"])
+    axes = without(search_axes(BASE, Place(threads=2)), ["execution_order"])
     return space(BASE, axes)
 
 
@@ -225,7 +225,7 @@ class Run:
 
     def elimination(self, choices: Sequence[Choice], budget_s: float) -> None:
         """One heat of these, whatever the plan says."""
-        self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat"))
+        self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat", ranks=True))
 
     def _do(self, step: Step) -> None:
         assert step.choices

@@ -13,7 +13,8 @@ from core.evidence.quality import trial_grade
 from core.evidence.verdict import Grade
 from core.show import documents
 from core.show.setting_chips import changes_of
-from core.show.sheets import Sheet, comparisons
+from core.show.sheets import Sheet
+from core.show.sheets import history as sheets
 from core.show.words import counted
 from core.spec import spec_from_dict
 from core.spec.settings import SETTINGS
@@ -59,10 +60,8 @@ def history(
         return History(trials=trials, tags=store.marks([one.id for one in trials]))
 
     def content(found: History) -> Sheet:
-        listed = comparisons.history(found.trials, found.tags)
-        return Sheet(
-            f"{counted(len(found.trials), 'trial')}", [listed, *comparisons.rescued(store.rescued())]
-        )
+        listed = sheets.table(found.trials, found.tags)
+        return Sheet(f"{counted(len(found.trials), 'trial')}", [listed, *sheets.rescued(store.rescued())])
 
     return Result(
         kind="history",

@@ -20,8 +20,7 @@ from core.show.report.subjects import (
     AboutTrial,
     find,
 )
-from core.show.sheets import Sheet, comparisons, scorecards
-from core.show.sweep_words import sentence
+from core.show.sheets import Sheet, scorecards, sweeps
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 
@@ -68,7 +67,7 @@ def _stored_sweep(store: Store, about: AboutSweep) -> Result[AboutSweep]:
         id=about.comparison.study,
         read=lambda: about,
         document=lambda one: documents.comparison(store, one.comparison),
-        content=lambda one: Sheet(sentence(one.points, ranking), [comparisons.points(one.points, ranking)]),
+        content=lambda one: Sheet(sweeps.sentence(one.points, ranking), [sweeps.points(one.points, ranking)]),
         store=store,
         refs=[about.comparison.study],
     )

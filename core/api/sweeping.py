@@ -19,7 +19,6 @@ from core.run import job_types
 from core.run.axes import BATCH as BATCH
 from core.run.axes import PERCENTILE_NAMES, axis, point_name, study_name
 from core.run.axes import THREADS as THREADS
-from core.run.axes import Axis as Axis
 from core.run.axes import parse_values as parse_values
 from core.run.axes import parse_vary as parse_vary
 from core.run.best_point import SweepRanking, rank_points
@@ -27,10 +26,11 @@ from core.run.job import Job
 from core.run.known_trials import Earlier, Known, KnownTrial, known_trials, missing
 from core.run.preparation import resolve_trial
 from core.run.sweep import Measured, Point, before, configurations, expand, join, models
-from core.show import documents, sweep_words
-from core.show.sheets import Line, Sheet, comparisons
+from core.show import documents
+from core.show.sheets import Line, Sheet, sweeps
 from core.show.table import Table
 from core.spec.settings import Value
+from core.spec.space import Axis as Axis
 from core.wire.errors import SpecError, nearest
 
 PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
@@ -204,11 +204,11 @@ class Sweep:
 
     def table(self) -> Table:
         """Return one row per point."""
-        return comparisons.points(self.rows(), self.ranking())
+        return sweeps.points(self.rows(), self.ranking())
 
     def verdict(self) -> str:
         """Return the best point in one sentence."""
-        return sweep_words.sentence(self.rows(), self.ranking())
+        return sweeps.sentence(self.rows(), self.ranking())
 
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""

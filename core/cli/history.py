@@ -15,7 +15,8 @@ from core.api.history import history as listed
 from core.api.session import Session, clean_up
 from core.cli.output import Format, Json, Wide, one_format, print_json, print_lines
 from core.cli.sheets import print_parts
-from core.show.sheets import Line, comparisons
+from core.show.sheets import Line
+from core.show.sheets import history as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
 from core.store import PruneResult, Store
@@ -154,7 +155,7 @@ def history(
         print_lines(["No trial matches."])
     elif not trials:
         nothing = Line("No trials yet. Measure one: ortune tune digits_cnn")
-        print_parts([nothing, *comparisons.rescued(session.store.rescued())])
+        print_parts([nothing, *sheets.rescued(session.store.rescued())])
     else:
         print_parts(result.sheet().parts)
 

@@ -10,7 +10,7 @@ import typer
 
 from core.api.session import clean_up
 from core.cli.output import Json, print_json, print_lines
-from core.show.sheets import comparisons
+from core.show.sheets import history
 from core.store import Change, Deletion, Store
 from core.store.tags import split
 from core.wire.errors import SpecError
@@ -59,9 +59,9 @@ def tag(
         store.mark(ids, change)
     now = store.marks(ids)
     if json_:
-        print_json({"marks": {one: comparisons.tags_of(now, one).to_dict() for one in ids}})
+        print_json({"marks": {one: history.tags_of(now, one).to_dict() for one in ids}})
         return
-    print_lines([visible(f"{one[:12]}  {comparisons.tags_text(now.get(one)) or 'no tags'}") for one in ids])
+    print_lines([visible(f"{one[:12]}  {history.tags_text(now.get(one)) or 'no tags'}") for one in ids])
 
 
 def delete(
@@ -84,7 +84,7 @@ def delete(
     if json_:
         print_json({"dry_run": dry_run, **asdict(found)})
     else:
-        print_lines([f"{'Would delete' if dry_run else 'Deleted'} {comparisons.deletion_in_words(found)}."])
+        print_lines([f"{'Would delete' if dry_run else 'Deleted'} {history.deletion_in_words(found)}."])
 
 
 def _ask(found: Deletion, *, yes: bool) -> None:
@@ -98,9 +98,7 @@ def _ask(found: Deletion, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise SpecError(
-            f"`delete` would delete {comparisons.deletion_in_words(found)}, and needs a confirmation.",
+            f"`delete` would delete {history.deletion_in_words(found)}, and needs a confirmation.",
             hint="Add --yes to confirm, or --dry-run to see what would be deleted.",
         )
-    typer.confirm(
-        f"Delete {comparisons.deletion_in_words(found)}? This cannot be undone.", abort=True, err=True
-    )
+    typer.confirm(f"Delete {history.deletion_in_words(found)}? This cannot be undone.", abort=True, err=True)

@@ -40,12 +40,12 @@ REFERENCE_SDS = (0.0, 0.02)  # grid: further standard deviation of the reference
 SWEEPS = 3  # over all axes
 LACK_OF_FIT = 0.005  # standard deviation that values and pairs of a configuration do not explain
 LEAST_VARIANCE = 1e-6  # of an observation: a standard error of a thousandth
-UNKNOWN_ERROR = 0.05  # of a log speed-up whose standard error is not known
 SLOW_Z = 2.5  # standard deviations below the prediction from which a process counts as slow
 ROBUST_ROUNDS = 2
 MAX_FITTED = 160  # maximum number of observations used to fit the sizes
 MAX_AVERAGED = 150  # maximum number of configurations over which an effect is averaged
 CHUNK = 8192  # configurations predicted at once
+MOST_PAIRS = 5  # strongest interactions that are reported
 MAX_PROMISING = 600  # maximum number of configurations from which a batch is chosen
 
 
@@ -132,7 +132,7 @@ def _one_hot(codes: Codes, levels: NDArray[np.int16]) -> Array:
 def fit(
     tried: Codes,
     gains: Sequence[float],
-    errors: Sequence[float | None],
+    errors: Sequence[float],
     comparisons: Sequence[str] | None = None,
     doubts: Sequence[float] | None = None,
 ) -> Effects:
@@ -141,18 +141,17 @@ def fit(
     Args:
         tried: observed configurations, at least one; a configuration may occur several times.
         gains: log speed-up of each over the default.
-        errors: their standard errors; None: not known.
+        errors: their standard errors.
         comparisons: comparison of each observation, whose reference it shares; empty: none.
         doubts: further standard error of the reference; see `evaluations.reference_doubts`.
     """
-    known = tuple(UNKNOWN_ERROR if one is None else one for one in errors)
     return _fit(
         np.ascontiguousarray(tried, dtype=np.int16).tobytes(),
         tried.shape[1],
         tuple(gains),
-        known,
-        tuple(comparisons or [""] * len(known)),
-        tuple(doubts or [0.0] * len(known)),
+        tuple(errors),
+        tuple(comparisons or [""] * len(gains)),
+        tuple(doubts or [0.0] * len(gains)),
     )
 
 
@@ -368,22 +367,12 @@ def expected_improvement(mean: Array, deviation: Array, top: float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Effect of a value compared with the start's value of its axis: log speed-up with standard error."""
+    """Log speed-up of a value compared with the first of its axis, or of a pair beyond its two values."""
 
-    axis: int
-    value: int
+    axes: tuple[int, ...]
+    values: tuple[int, ...]
     mean: float
-    error: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairEffect:
-    """Interaction of two values: their joint effect beyond the sum of their single effects."""
-
-    axes: tuple[int, int]
-    values: tuple[int, int]
-    mean: float
-    error: float
+    error: float  # standard error of the mean
 
 
 def main_effects(model: Effects, codes: Codes) -> list[Effect]:
@@ -403,11 +392,11 @@ def main_effects(model: Effects, codes: Codes) -> list[Effect]:
             other[:, axis] = 0
             weights = np.repeat([1.0, -1.0], len(own)) / len(own)
             mean, error = _contrast(model, np.concatenate([own, other]), weights)
-            found.append(Effect(axis=axis, value=value, mean=mean, error=error))
+            found.append(Effect(axes=(axis,), values=(value,), mean=mean, error=error))
     return found
 
 
-def pair_effects(model: Effects, codes: Codes, *, most: int = 5) -> list[PairEffect]:
+def pair_effects(model: Effects, codes: Codes) -> list[Effect]:
     """Return the strongest interactions (double differences of four corners), most significant first."""
     found = []
     size = codes.shape[1]
@@ -421,9 +410,9 @@ def pair_effects(model: Effects, codes: Codes, *, most: int = 5) -> list[PairEff
                     corners = np.repeat(own, 4, axis=0)
                     corners[1, a] = corners[2, b] = corners[3, a] = corners[3, b] = 0
                     mean, error = _contrast(model, corners, np.array([1.0, -1.0, -1.0, 1.0]))
-                    found.append(PairEffect(axes=(a, b), values=(one, two), mean=mean, error=error))
+                    found.append(Effect(axes=(a, b), values=(one, two), mean=mean, error=error))
     found.sort(key=lambda pair: -abs(pair.mean) / max(pair.error, 1e-9))
-    return found[:most]
+    return found[:MOST_PAIRS]
 
 
 def _contrast(model: Effects, codes: Codes, weights: Array) -> tuple[float, float]:

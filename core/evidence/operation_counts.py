@@ -151,7 +151,6 @@ NO_WEIGHTS = "the shape of its weights is unknown"
 NO_WINDOW = "the size of its window is unknown"
 SHAPE_MISMATCH = "its shapes do not match the rule for this operator"
 VIEW = "ONNX Runtime may forward the data without reading it"
-NO_SIZE = "the size of a type is unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

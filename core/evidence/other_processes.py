@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.background_load import TICK_S, Z_ONE_SIDED
-from core.evidence.result_types import Presence
+from core.evidence.result_types import Presence, Program
 from core.wire.limits import CpuTime
 
 SERVER = "ORTune itself"  # this process (server or command line) without its workers
@@ -56,14 +56,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """CPU use of all processes of one program, in CPU seconds per second."""
-
-    name: str
-    cores: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherProcesses:
     """CPU use of other processes. Cores are CPU seconds per second."""
 
@@ -91,18 +83,18 @@ class OtherProcesses:
     def to_dict(self) -> Presence:
         """Plain JSON data: total cores and the listed programs, largest first, the unnamed rest last."""
         rest = [Program(name=self.unnamed, cores=self.unnamed_cores)] if self._counts_rest() else []
-        listed = (*self._counted(), *rest)
-        return {"cores": self.cores, "programs": [{"name": one.name, "cores": one.cores} for one in listed]}
+        listed = [*self._counted(), *rest]
+        return {"cores": self.cores, "programs": listed}
 
     def _counted(self) -> list[Program]:
-        return [one for one in self.programs if one.cores >= LISTED_SHARE * self.cores]
+        return [one for one in self.programs if one["cores"] >= LISTED_SHARE * self.cores]
 
     def _counts_rest(self) -> bool:
         return self.unnamed_cores > 0 and self.unnamed_cores >= LISTED_SHARE * self.cores
 
     def _names(self) -> tuple[str, bool]:
         """Return the names of the programs, and whether the verb is in the plural."""
-        names, rest = [one.name for one in self._counted()], self._counts_rest()
+        names, rest = [one["name"] for one in self._counted()], self._counts_rest()
         if not names:
             return self.unnamed, True
         if rest and self.unnamed == OTHERS:
@@ -149,7 +141,7 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Other
     return OtherProcesses(
         seconds=seconds,
         cores=(math.fsum(used.values()) + unnamed_s) / seconds,
-        programs=tuple(sorted(programs, key=lambda one: (-one.cores, one.name))),
+        programs=tuple(sorted(programs, key=lambda one: (-one["cores"], one["name"]))),
         unnamed_cores=unnamed_s / seconds,
         unnamed=OTHERS if after.whole else OUTSIDE,
         page_cores=page_s / seconds,

@@ -1,21 +1,30 @@
-"""The badge of a result: its grade and the state of the machine.
+"""Whether a comparison is valid, its grade, and the badge of a result.
 
-Pages, sheets and reports all show this badge with a result. It is computed from stored results, so those of
-earlier versions are graded by the same rules. Pure.
+`grade` grades a comparison when it has been measured. Pages, sheets and reports show the badge of `quality`,
+which is computed from stored results, so those of earlier versions are graded by the same rules. Pure.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from core.evidence.background_load import FLAGS, percent
+from core.evidence.result_types import Interference
+from core.evidence.speedup_interval import Contrast
+from core.evidence.statistics import t_quantile
 from core.evidence.verdict import Color, Grade, Verdict, is_rejected, precision_text
 
 BUSY = "background load"
 CONTROL_FAILED = "A/A control failed"
 NO_INTERVAL = "no interval"
 NOT_PAUSED = "other processes could not be paused"
+
+REJECT_ALPHA = 0.01  # at 5 %, one valid comparison in twenty would be rejected
+REJECT_EFFECT = 0.01  # a smaller A/A difference has no practical effect
+MIN_EFFECT_FACTOR = 3.0  # an effect of this many times the A/A difference remains valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +152,147 @@ class _Badge(NamedTuple):
 
 def _badge(graded: Grade, reasons: Sequence[str], look: Grade | Verdict | _Badge) -> Quality:
     return Quality(grade=graded, reasons=tuple(reasons), icon=look.icon, color=look.color)
+
+
+# --- validity and precision of verdicts ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeReport:
+    """Precision grade of a comparison. F: no verdict is valid; the numbers are kept, but never ranked."""
+
+    grade: Grade
+    reason: str  # a sentence with its numbers
+    remedy: str  # an imperative sentence; empty: nothing to do
+
+
+def invalid_reason(found: Contrast, aa: Contrast | None) -> str:
+    """Return the reason why a verdict is invalid; empty: it is valid.
+
+    The interval covers differences between processes, but not a fault of the measurement itself. Two copies
+    of one configuration that differ significantly, by more than 1 %, show such a fault. Then an effect is
+    valid only if it is three times as large, and EQUIVALENT only if it would hold with the fault added.
+    """
+    bias = _bias(aa)
+    if not bias or aa is None or found.ratio_low is None or found.ratio_high is None:
+        return ""
+    bounds = [abs(math.log(found.ratio_low)), abs(math.log(found.ratio_high))]
+    if found.verdict == Verdict.EQUIVALENT:
+        doubtful = max(bounds) + bias > math.log1p(found.margin)
+    else:
+        doubtful = abs(math.log(found.ratio)) < MIN_EFFECT_FACTOR * bias or min(bounds) <= bias
+    if found.verdict == Verdict.UNDECIDED or not doubtful:
+        return ""
+    return (
+        "In the A/A test, two copies of the same configuration differed significantly, by "
+        f"{percent(math.expm1(bias), 1)}. A difference of {percent(abs(found.ratio - 1), 1)} is too "
+        "small beside that to be reported."
+    )
+
+
+def biased(aa: Contrast | None) -> bool:
+    """Whether two copies of one configuration differ significantly, by more than 1 %."""
+    return _bias(aa) > 0
+
+
+def _bias(aa: Contrast | None) -> float:
+    """Return the significant difference of the two copies as a log ratio; 0: not significant."""
+    if aa is None or aa.standard_error is None or aa.df is None:
+        return 0.0
+    apart = abs(math.log(aa.ratio))
+    sure = apart > t_quantile(1 - REJECT_ALPHA / 2, aa.df) * aa.standard_error
+    return apart if sure and apart > REJECT_EFFECT else 0.0
+
+
+def grade(
+    aa: Contrast | None,
+    half_widths: Sequence[float | None],
+    interference: Interference,
+    *,
+    rejected: bool,
+    frozen: bool,
+) -> GradeReport:
+    """Grade a comparison by its precision: by the widest interval of its verdicts.
+
+    A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: within 10 %. D: wider, or not
+    known. F: the A/A test invalidates all verdicts. Background load is mentioned, but does not affect the
+    grade; see `busy`.
+
+    Args:
+        aa: the ORT default compared with its A/A control; None: there was no A/A test.
+        half_widths: half-widths of the verdicts; empty: only the A/A test was measured.
+        interference: of the blocks of the comparison.
+        rejected: no verdict is valid, see `invalid_reason`.
+        frozen: parked workers were stopped while another one measured.
+    """
+    asked = [*half_widths] or [None if aa is None else aa.half_width]
+    known = [one for one in asked if one is not None]
+    letter = Grade.of(max(known) if len(known) == len(asked) else None, frozen=frozen)
+    if rejected:
+        return GradeReport(grade=Grade.F, reason=_aa_text(aa), remedy=_IDLE_REMEDY)
+    disturbances = _disturbances(interference, aa, frozen=frozen)
+    return GradeReport(
+        grade=letter,
+        reason=f"{_interval_text(half_widths)}{_aa_text(aa)} {disturbances}",
+        remedy="" if letter == Grade.A else _remedy(interference, frozen=frozen),
+    )
+
+
+def _interval_text(half_widths: Sequence[float | None]) -> str:
+    if not half_widths:
+        return ""
+    known = [one for one in half_widths if one is not None]
+    if len(known) < len(half_widths):
+        return "An interval is missing because there were too few rounds. "
+    which = "The 95 % interval" if len(known) == 1 else "The widest 95 % interval"
+    return f"{which} is ±{percent(max(known), 1)}. "
+
+
+def _aa_text(aa: Contrast | None) -> str:
+    if aa is None or aa.half_width is None:
+        return "The A/A test was too short to estimate the noise of this machine."
+    launches = f"{aa.generations} launch{'es' * (aa.generations != 1)}"
+    return (
+        f"In the A/A test ({launches}, {aa.rounds} rounds) the ratio of two copies of the same "
+        f"configuration was {aa.ratio:.3f}×, ±{percent(aa.half_width or 0.0, 1)}."
+    )
+
+
+def _disturbances(interference: Interference, aa: Contrast | None, *, frozen: bool) -> str:
+    """Return a sentence on the disturbances, consistent with the result of the A/A control."""
+    marks = [_flag_text(name, interference) for name in interference["run_flags"]]
+    marks += [] if frozen else ["idle worker processes could not be paused"]
+    if not marks:
+        return "No disturbance was found."
+    told = "; ".join(marks)
+    passed = aa is not None and aa.half_width is not None and not biased(aa)
+    return f"{told[:1].upper()}{told[1:]}{'; the A/A result is unaffected' if passed else ''}."
+
+
+def _flag_text(name: str, interference: Interference) -> str:
+    share, what = interference["shares"].get(name), FLAGS[name]
+    if not share:
+        return what
+    blocks = f"{percent(share)} of the blocks"
+    return f"{blocks} had less CPU time than usual" if name == "cpu_deficit" else f"in {blocks} {what}"
+
+
+_IDLE_REMEDY = "Measure again on an idle machine."
+_REMEDIES = {
+    "foreign_load": "Wait for an idle machine before it starts, or measure longer.",
+    "steal": "Use a physical machine, or a virtual machine with dedicated CPUs.",
+    "throttled": "Raise the container's CPU quota, or use fewer threads.",
+    "gpu_shared": "Stop the other programs on the GPU.",
+    "frequency": "Let the machine cool down, connect it to power, and set the CPU frequency governor to "
+    "performance.",
+    "major_faults": "Free memory, so that no pages are read from disk.",
+}
+
+
+def _remedy(interference: Interference, *, frozen: bool) -> str:
+    """Return the remedy for the first flag that has one."""
+    known = next((_REMEDIES[name] for name in interference["run_flags"] if name in _REMEDIES), None)
+    return known or ("Measure longer for a narrower interval." if frozen else _PAUSE_REMEDY)
+
+
+_PAUSE_REMEDY = "Measure on Linux or macOS, where worker processes can be paused."

@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING, Any
 from core import __version__, wire
 from core.evidence import result_types
 from core.evidence.background_load import (
-    GradeReport,
-    biased,
     busy,
     flag_blocks,
-    grade,
-    invalid_reason,
     summarize,
     unusual_speed,
 )
 from core.evidence.comparison import Contestant
 from core.evidence.input_description import describe_inputs
 from core.evidence.measurement import latency_summary, latency_warnings
+from core.evidence.quality import GradeReport, biased, grade, invalid_reason
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
 from core.evidence.result_types import (

@@ -82,7 +82,7 @@ class SelfTest(TypedDict):
 
 
 class Program(TypedDict):
-    """A program that used CPUs during the run."""
+    """All processes of one program, which used CPUs during the run."""
 
     name: str
     cores: float  # CPU seconds per second

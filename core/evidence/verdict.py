@@ -151,6 +151,12 @@ def ratio_places(rows: Iterable[tuple[float, float | None, float | None]]) -> in
     return max((_decimals(*row) for row in rows), default=0)
 
 
+def interval_texts(ratio: float, low: float, high: float) -> tuple[str, str, str]:
+    """Return a ratio and the bounds of its interval as texts with the digits of `ratio_text`."""
+    places = _decimals(ratio, low, high)
+    return f"{ratio:.{places}f}", f"{low:.{places}f}", f"{high:.{places}f}"
+
+
 def words(contrast: Mapping[str, Any]) -> str:
     """Return a contrast (`Contrast.to_dict()`, or a stored one) as text for pages and commands.
 
@@ -182,14 +188,14 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
         return verdict.word, f"the {what} is {NOT_KNOWN}"
     if verdict is Verdict.SLOWER:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    places = _decimals(ratio, low, high)
-    span = ci(f"{low:.{places}f}", f"{high:.{places}f}")
+    factor, lower, upper = interval_texts(ratio, low, high)
+    span = ci(lower, upper)
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
-            return f"{ratio:.{places}f}× {verdict.word}", span
+            return f"{factor}× {verdict.word}", span
         case Verdict.EQUIVALENT:
-            return _equivalent(contrast), f"{ratio:.{places}f}×, {span}"
-    return verdict.word, f"between {low:.{places}f}× and {high:.{places}f}×"
+            return _equivalent(contrast), f"{factor}×, {span}"
+    return verdict.word, f"between {lower}× and {upper}×"
 
 
 def measurable_direction(contrast: Mapping[str, Any]) -> Verdict | None:

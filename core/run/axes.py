@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from core import wire
 from core.spec import ModelRef
@@ -23,7 +22,7 @@ from core.spec.settings import (
     check_range,
     value_words,
 )
-from core.spec.space import MODEL
+from core.spec.space import MODEL, Axis
 from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
@@ -41,23 +40,10 @@ Values = Mapping[str, Value | None]  # name of an axis -> the value at a point
 Models = Mapping[str, ModelRef]  # the values of the axis MODEL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One varied quantity: a setting, a free dimension of the model, or MODEL (its variants)."""
-
-    name: str
-    values: tuple[Value | None, ...]
-
-    @property
-    def ordered(self) -> bool:
-        """Whether its values have an order, so that a line may connect them."""
-        row = row_of(self.name)
-        return self.name != MODEL and (row is None or row.kind in ("int", "bool") or row.name in _ORDERED)
-
-    @property
-    def numeric(self) -> bool:
-        """Whether its values are numbers."""
-        return all(isinstance(one, int) and not isinstance(one, bool) for one in self.values)
+def is_ordered(axis: Axis) -> bool:
+    """Return whether the values of an axis have an order, so that a line may connect them."""
+    row = row_of(axis.name)
+    return axis.name != MODEL and (row is None or row.kind in ("int", "bool") or row.name in _ORDERED)
 
 
 # --- reading --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from core.spec import spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import SpecError, unwritable
 from core.wire.files import open_regular, written_whole
+from core.wire.plain_data import plain
 from core.wire.provenance import differing_facts, fingerprint, is_software
 
 FORMAT = 1
@@ -38,15 +39,6 @@ class KeptModel(TypedDict):
     content_sha256: str
 
 
-class KeptSpeed(TypedDict):
-    """Samples per second, with the 95 % interval."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-    doubt: str
-
-
 class _File(TypedDict):
     """Contents of a baseline file."""
 
@@ -56,7 +48,7 @@ class _File(TypedDict):
     model: KeptModel
     spec: dict[str, Any]
     batch_size: int
-    speed: KeptSpeed
+    speed: Speedup  # samples per second
     canary_s: float | None  # duration of the canary, a fixed computation; median over all blocks
     environment: wire.Environment
 
@@ -101,13 +93,13 @@ def record_baseline(path: Path, trial: Trial, record: ModelRecord, machine: wire
         "model": {"name": record.name, "content_sha256": record.content_sha256},
         "spec": trial.spec,
         "batch_size": int(trial.facts["batch_size"]),
-        "speed": _kept(_speed(trial)),
+        "speed": _speed(trial),
         "canary_s": _canary_s(trial),
         "environment": machine,
     }
     try:
         with written_whole(path) as part:
-            part.write_text(json.dumps(file, indent=1), encoding="utf-8")
+            part.write_text(json.dumps(plain(file), indent=1), encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from None
 
@@ -136,9 +128,10 @@ def read(path: Path) -> RecordedBaseline:
             )
         file = msgspec.convert(loose, _File)
         fingerprint(file["environment"])
+        speed = file["speed"]
         sound = all(
             value is None or (math.isfinite(value) and value > 0)
-            for value in (*(file["speed"][key] for key in ("ratio", "low", "high")), file["canary_s"])
+            for value in (speed.ratio, speed.low, speed.high, file["canary_s"])
         )
     except SpecError:
         raise
@@ -163,11 +156,11 @@ def compare_with(
         machine: its current state.
         limit: a fraction: a trial that takes (1 + limit) times as long is too slow.
     """
-    then, file = kept.file["speed"], kept.file
+    file = kept.file
     now_s = _canary_s(trial)
     cpus = None if file["canary_s"] is None or now_s is None else file["canary_s"] / now_s
     return change(
-        Speedup(ratio=then["ratio"], low=then["low"], high=then["high"], doubt=then["doubt"]),
+        file["speed"],
         _speed(trial),
         limit=limit,
         cpus=cpus,
@@ -217,10 +210,6 @@ def _speed(trial: Trial) -> Speedup:
         high=rows / low_s if low_s else None,
         doubt=doubt,
     )
-
-
-def _kept(speed: Speedup) -> KeptSpeed:
-    return {"ratio": speed.ratio, "low": speed.low, "high": speed.high, "doubt": speed.doubt}
 
 
 def _canary_s(trial: Trial) -> float | None:

@@ -21,7 +21,6 @@ from core.evidence.verdict import Grade
 from core.run.axes import (
     BATCH,
     MAX_AXES,
-    Axis,
     Models,
     Values,
     axes_of_study,
@@ -36,7 +35,7 @@ from core.run.search.search_space import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
 from core.spec.settings import SETTINGS, Value
-from core.spec.space import MODEL
+from core.spec.space import MODEL, Axis
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
 from core.wire.output_check import breach

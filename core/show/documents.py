@@ -21,7 +21,6 @@ from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
 from core.run.accuracy import summary
-from core.run.axes import Axis
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
 from core.run.known_trials import Known
@@ -33,11 +32,12 @@ from core.run.search.stored import answer_of, trials_of
 from core.run.sizes import Size
 from core.run.sweep import Measured, Point, join
 from core.run.variants import creation_check, precision_of_model, variant_of
-from core.show import sweep_words
 from core.show.output_types import Limit
 from core.show.report import Report
+from core.show.sheets import sweeps
 from core.show.sheets.variants import Verdicts
 from core.show.verdict import continuable_comparison
+from core.spec.space import Axis
 from core.store import Accuracy, ModelRecord, Store, StudyRecord, Tags
 from core.store.imported import Imported
 from core.wire.errors import ErrorRecord
@@ -77,7 +77,7 @@ def sweep(
         "line_s": ranking.line_s,
         "percentile": ranking.percentile,
         "best": None if ranking.best is None else dict(ranking.best.values),
-        "verdict": sweep_words.sentence(rows, ranking),
+        "verdict": sweeps.sentence(rows, ranking),
         "points": [
             _point(store, point, row, known, ranking) for point, row in zip(points, rows, strict=True)
         ],

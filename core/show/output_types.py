@@ -16,7 +16,7 @@ from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
 from core.evidence.graph_changes import GraphChange
 from core.evidence.measurement import TrialKind, TrialState
-from core.evidence.metrics.intervals import Interval
+from core.evidence.metrics.intervals import Interval, Share
 from core.evidence.metrics.pairs import Verdict as PairVerdict
 from core.evidence.node_matching import Group
 from core.evidence.node_savings import Choice, Savings
@@ -303,25 +303,15 @@ class GraphDocument(TypedDict):
 # --- accuracy and targets -------------------------------------------------------------------------------
 
 
-class ShareDocument(TypedDict):
-    """A share of samples with its Wilson 95 % interval; null without samples."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    count: int
-    total: int
-
-
 ClassDocument = TypedDict(  # one class against all others; `class` can be no attribute
     "ClassDocument",
     {
         "name": str,
         "class": int,
         "support": int,
-        "sensitivity": ShareDocument,
-        "specificity": ShareDocument,
-        "precision": ShareDocument,
+        "sensitivity": Share,
+        "specificity": Share,
+        "precision": Share,
         "roc_auc": Interval,
     },
 )
@@ -334,8 +324,8 @@ class AccuracySummary(TypedDict):
     classes: int
     class_names: list[str]
     not_finite: int  # samples with NaN or Inf, which count as wrong
-    accuracy: ShareDocument  # top-1
-    top5: ShareDocument | None  # null: not more than five classes
+    accuracy: Share  # top-1
+    top5: Share | None  # null: not more than five classes
     roc_auc: Interval  # mean over the classes
     confusion: list[list[int]]  # true class -> predicted class
     per_class: list[ClassDocument]
@@ -364,8 +354,8 @@ class JudgedPair(TypedDict):
     only_candidate: int
     neither: int
     delta: float
-    reference: ShareDocument
-    candidate: ShareDocument
+    reference: Share
+    candidate: Share
     difference: float | None  # candidate minus reference
     low: float
     high: float
@@ -387,7 +377,7 @@ class AccuracyPair(TypedDict):
     candidate: NamedAccuracy
     rows: int
     delta: float  # largest loss that counts as not worse
-    agreement: ShareDocument  # samples for which both predict the same class
+    agreement: Share  # samples for which both predict the same class
     accuracy: JudgedPair
     positive: dict[str, Any] | None
     sensitivity: JudgedPair | None

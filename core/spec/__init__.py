@@ -43,8 +43,8 @@ from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
 from core.wire import engines
-from core.wire.access import EXPERT_VARIABLE
 from core.wire.errors import SpecError
+from core.wire.variables import ALLOW_EXPERT
 
 SCHEMA = 1  # 1: first public layout
 
@@ -577,7 +577,7 @@ def refuse_expert(data: Mapping[str, Any]) -> None:
     if isinstance(session, dict) and session.get("expert") not in (None, False):
         raise SpecError(
             "`session.expert` is the operator's to turn on, not a file's.",
-            hint=f"Remove it; if you trust the file, start ORTune with {EXPERT_VARIABLE}=1.",
+            hint=f"Remove it; if you trust the file, start ORTune with {ALLOW_EXPERT}=1.",
         )
 
 

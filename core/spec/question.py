@@ -17,6 +17,7 @@ from core.spec.metrics import METRICS, OBJECTIVES
 from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting, value_words
 from core.spec.space import MODEL
 from core.spec.targets import TargetSpec, check_targets, target_from_dict
+from core.spec.text_values import ON_OFF
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest, range_rule
 
@@ -301,9 +302,6 @@ def find_setting(name: str) -> TrialSetting:
     )
 
 
-_YES, _NO = ("true", "on", "1", "yes"), ("false", "off", "0", "no")
-
-
 def parse_value(setting: TrialSetting, text: str) -> Value | None:
     """Read one value of a setting; the text `default` unsets it.
 
@@ -314,11 +312,11 @@ def parse_value(setting: TrialSetting, text: str) -> Value | None:
         value: Value | None = setting.default
         return value
     if setting.kind == "bool":
-        if text.lower() not in (*_YES, *_NO):
+        if text.lower() not in ON_OFF:
             raise SpecError(
                 f"`{setting.name}` must be on or off, but got `{text[:40]}`.", hint="Write `on` or `off`."
             )
-        return text.lower() in _YES
+        return ON_OFF[text.lower()]
     if setting.kind == "int":
         if not re.fullmatch(r"-?[0-9]{1,18}", text):
             raise SpecError(

@@ -36,6 +36,7 @@ from core.spec.settings import (
     value_words,
 )
 from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
+from core.spec.text_values import ON_OFF
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
@@ -57,7 +58,7 @@ Choice = tuple[int, ...]  # for each axis the index of its value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A setting that varies; its first value is that of the configuration from which the search starts."""
+    """A setting, free dimension or MODEL that varies. In a search its first value is that of the start."""
 
     name: str
     values: tuple[Value | None, ...]
@@ -74,10 +75,6 @@ class Space:
     left_out: Mapping[str, int]  # reason -> combinations; with `choices` they make `combinations`
     models: Mapping[str, ModelRef] = field(default_factory=dict)  # values of the axis MODEL
     unvaried: tuple[str, ...] = ()  # settings kept at the start's value, to limit the size
-
-    def values(self, choice: Choice) -> dict[str, Value | None]:
-        """Return the value of a configuration on every axis, also where it equals the start's."""
-        return {axis.name: axis.values[index] for axis, index in zip(self.axes, choice, strict=True)}
 
     def changes(self, choice: Choice) -> dict[str, Value | None]:
         """Return the settings in which a configuration differs from the start."""
@@ -364,21 +361,18 @@ def _record_read(base: TrialSpec, values: Mapping[str, Any], seen: set[str], nam
 # --- values that the user excludes --------------------------------------------------------------------------
 
 
-def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis], dict[str, int]]:
-    """Remove settings or single values from the axes.
+def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> list[Axis]:
+    """Return the axes without some settings or single values.
 
     Args:
         axes: with the values to try.
         forbidden: names of settings (they keep the start's value), `NAME=VALUE`, or a value alone such as
             `ORT_PARALLEL`, `FP16` or the name of a variant.
 
-    Returns:
-        The remaining axes, and the number of values that each of `forbidden` removed.
-
     Raises:
         SpecError: nothing of that name varies.
     """
-    left, taken = list(axes), dict[str, int]()
+    left = list(axes)
     for text in forbidden:
         name, equals, value = text.partition("=")
         before = sum(len(one.values) for one in left)
@@ -390,14 +384,13 @@ def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis],
                 _without_value(one, value if equals else name) if not equals or one.name == name else one
                 for one in left
             ]
-        taken[text] = before - sum(len(one.values) for one in left)
-        if not taken[text]:
+        if sum(len(one.values) for one in left) == before:
             shown = [*names, *(str(v) for one in axes for v in one.values if isinstance(v, str))]
             raise SpecError(
                 f"`{text[:80]}` does not vary here.{nearest(text, shown)}",
                 hint=f"Leave it out, or use one of {', '.join(sorted(names))}.",
             )
-    return [one for one in left if len(one.values) > 1], taken
+    return [one for one in left if len(one.values) > 1]
 
 
 def _without_value(axis: Axis, text: str) -> Axis:
@@ -408,7 +401,7 @@ def _without_value(axis: Axis, text: str) -> Axis:
 
 def _spellings(value: Value | None) -> set[str]:
     if isinstance(value, bool):
-        return {"true", "on", "1", "yes"} if value else {"false", "off", "0", "no"}
+        return {text for text, on in ON_OFF.items() if on is value}
     if isinstance(value, tuple):
         return {one.lower() for one in value} | {
             one.removesuffix("ExecutionProvider").lower() for one in value

@@ -10,6 +10,9 @@ import re
 
 from core.wire.errors import SpecError
 
+# what a text for a switch means
+ON_OFF = dict.fromkeys(("on", "true", "yes", "1"), True) | dict.fromkeys(("off", "false", "no", "0"), False)
+
 
 def whole_number(flag: str, text: str) -> int:
     """Read the value of an option as a whole number.

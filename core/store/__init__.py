@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from core.store.database import STORE_NAME, home
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
 from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
+from core.store.restoring import lost_by_restore, restore
 from core.store.rows import PRUNED, RAW_FIELDS
 from core.store.statements import MIN_PREFIX
-from core.store.store import STORE_NAME, Stamps, Store, home, lost_by_restore, restore
+from core.store.store import Stamps, Store
 from core.store.tags import Change, Tags
 
 __all__ = [

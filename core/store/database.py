@@ -2,29 +2,35 @@
 
 Each call opens a connection (half a millisecond) in write-ahead mode, so readers never wait for a writer. A
 file of a newer version is never changed. A damaged file is renamed, never overwritten. If nothing can be
-written (a full disk, a read-only home), the file is opened read-only. This module does not interpret the
-tables; only this package imports `sqlite3`.
+written (a full disk, a read-only home), the file is opened read-only. Copies use SQLite's backup API, so a
+copy is a consistent snapshot while other processes write. This module does not interpret the tables; only
+this package imports `sqlite3`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 from core.process import scratch
-from core.store import copies
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
+from core.wire import variables
 from core.wire.errors import StoreError
+from core.wire.files import expand_home
 
 Connection = sqlite3.Connection  # for annotations in this package
 
+STORE_NAME = "ortune.db"
+
 APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
-_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # how long a writer waits for the write of another process
 CHECK_BYTES = 64 << 20  # larger files are not checked at every start
 
@@ -110,6 +116,27 @@ SCHEMA = len(MIGRATIONS)
 CHECKSUMS_SINCE = 5  # first format with checksums of rows
 
 
+def home() -> Path:
+    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
+    if named := os.environ.get(variables.HOME):
+        return expand_home(named).absolute()
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
+
+
+def made_folder(folder: Path) -> Path:
+    """Create a folder of the store where it is missing, and return it.
+
+    Raises:
+        StoreError: it cannot be created.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise access_error(folder, error) from error
+    return folder
+
+
 class Database:
     """One SQLite file in the current format."""
 
@@ -117,14 +144,14 @@ class Database:
         """Open or create the file; see `Store` for the errors."""
         self.path = path
         try:
-            _check_header(path)
+            check_header(path)
             self._prepare()
-        except _ERRORS as error:
-            if not _is_damage(error):
-                raise _store_error(path, error) from error
-            kept = _rename_damaged(path)
+        except ERRORS as error:
+            if not is_damage(error):
+                raise store_error(path, error) from error
+            kept = rename_damaged(path)
             raise StoreError(
-                f"The result store `{path}` is damaged ({_words(error)}); it was kept as `{kept.name}`.",
+                f"The result store `{path}` is damaged ({error_words(error)}); it was kept as `{kept.name}`.",
                 hint="Start again: a new, empty store is made. `ortune restore FILE` takes a backup.",
             ) from error
 
@@ -134,8 +161,8 @@ class Database:
         try:
             with _view(self.path) as db:
                 yield db
-        except _ERRORS as error:
-            raise _store_error(self.path, error) from error
+        except ERRORS as error:
+            raise store_error(self.path, error) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -145,8 +172,8 @@ class Database:
                 db.execute("BEGIN IMMEDIATE")  # waits for other writers; a later lock would fail at once
                 yield db
                 db.execute("COMMIT")
-        except _ERRORS as error:
-            raise _store_error(self.path, error) from error
+        except ERRORS as error:
+            raise store_error(self.path, error) from error
 
     def copy_to(self, target: Path) -> None:
         """Copy a snapshot of the file to `target`, which must not exist.
@@ -158,13 +185,13 @@ class Database:
             raise StoreError(f"`{target}` is there already.", hint="Choose another name for the copy.")
         with self.reading() as db:
             try:
-                copies.copy_of(db, target)
+                copy_of(db, target)
             except OSError as error:
-                raise _not_written(target, error.strerror or str(error)) from error
-            except _ERRORS as error:
-                if _is_damage(error):
+                raise not_written(target, error.strerror or str(error)) from error
+            except ERRORS as error:
+                if is_damage(error):
                     raise
-                raise _not_written(target, str(error)) from error
+                raise not_written(target, str(error)) from error
 
     def file_bytes(self) -> int:
         """Return the size of the file and its journal in bytes."""
@@ -195,7 +222,7 @@ class Database:
                     db.execute("VACUUM")
                 is_held = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         except sqlite3.Error as error:
-            raise _store_error(self.path, error) from error
+            raise store_error(self.path, error) from error
         if is_held:
             raise StoreError(
                 f"Another process has been reading `{self.path}` for more than {BUSY_S:g} s.",
@@ -219,9 +246,9 @@ class Database:
         if not 0 < version < SCHEMA:
             yield
             return
-        kept = copies.free_name(self.path, f"format-{version}")
+        kept = free_name(self.path, f"format-{version}")
         try:
-            copies.copy(self.path, kept)
+            copy(self.path, kept)
         except OSError as error:
             raise access_error(kept, error) from error
         try:
@@ -324,7 +351,7 @@ def _write_all_checksums(db: sqlite3.Connection) -> None:
             db.execute(query, (table.checksum(row), place))
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
     """Refuse a newer or foreign file from its first 100 bytes, before SQLite can change it.
 
     Source: https://www.sqlite.org/fileformat2.html, "The Database Header".
@@ -356,9 +383,9 @@ def _check_version(path: Path, version: int, application: int) -> None:
         )
 
 
-def _rename_damaged(path: Path) -> Path:
+def rename_damaged(path: Path) -> Path:
     """Rename a damaged store with its journal, without overwriting an earlier one."""
-    kept = copies.free_name(path, "corrupt")
+    kept = free_name(path, "corrupt")
     try:
         path.rename(kept)
         for suffix in ("-wal", "-shm"):
@@ -370,7 +397,8 @@ def _rename_damaged(path: Path) -> Path:
     return kept
 
 
-def _is_damage(error: Exception) -> bool:
+def is_damage(error: Exception) -> bool:
+    """Return whether SQLite's error means that the file is damaged."""
     if isinstance(error, UnicodeDecodeError):
         return True  # SQLite's message quotes damaged text
     if type(error) is sqlite3.DatabaseError and not hasattr(error, "sqlite_errorname"):
@@ -379,16 +407,17 @@ def _is_damage(error: Exception) -> bool:
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _words(error: Exception) -> str:
+def error_words(error: Exception) -> str:
+    """Return the message of SQLite; a damaged name is no text that it could quote."""
     return "a name in it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
-def _store_error(path: Path, error: Exception) -> StoreError:
+def store_error(path: Path, error: Exception) -> StoreError:
     """Return the error with a message for SQLite's error code."""
     code = getattr(error, "sqlite_errorname", "") or ""
-    if _is_damage(error):
+    if is_damage(error):
         return StoreError(
-            f"The result store `{path}` is damaged: {_words(error)}.",
+            f"The result store `{path}` is damaged: {error_words(error)}.",
             hint="Start ORTune again: it keeps the damaged file aside and makes a new one.",
         )
     if code == "SQLITE_FULL" or (code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and _no_space(path)):
@@ -410,7 +439,8 @@ def _store_error(path: Path, error: Exception) -> StoreError:
     )
 
 
-def _not_written(target: Path, why: str) -> StoreError:
+def not_written(target: Path, why: str) -> StoreError:
+    """Return the error for a copy that cannot be written."""
     return StoreError(
         f"`{target}` cannot be written: {why}.",
         hint="Choose a file in a folder you may write, with space for it.",
@@ -437,60 +467,36 @@ def access_error(path: Path, error: OSError) -> StoreError:
     )
 
 
-def restore(source: Path, path: Path) -> Path | None:
-    """Replace the store at `path` with the one in `source`; see `core.store.restore`."""
-    _check_backup(source, path)
-    kept = _kept_aside(path) if path.exists() else None
-    try:
-        copies.overwrite(source, path, BUSY_S)
-    except _ERRORS as error:
-        raise _store_error(path, error) from error
-    return kept
+# --- copies -------------------------------------------------------------------------------------------------
 
 
-def lost_by_restore(source: Path, path: Path) -> int:
-    """Count the trials and searches that `restore` would remove; see `core.store.lost_by_restore`."""
-    _check_backup(source, path)
-    if not path.exists():
-        return 0
-    try:
-        return copies.count_missing(source, path)
-    except _ERRORS as error:
-        if _is_damage(error):  # nothing readable is lost
-            return 0
-        raise _store_error(path, error) from error
+def free_name(path: Path, what: str) -> Path:
+    """Return an unused path in the folder of `path`, for example `ortune.db.corrupt-20260131-120000`."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name, number = f"{path.name}.{what}-{stamp}", 0
+    while path.with_name(name).exists():
+        number += 1
+        name = f"{path.name}.{what}-{stamp}-{number}"
+    return path.with_name(name)
 
 
-def _check_backup(source: Path, path: Path) -> None:
-    """Refuse a file that is no valid backup of a store.
+def copy(source: Path, target: Path) -> None:
+    """Copy the database `source` to the new file `target`.
 
     Raises:
-        StoreError: it is no valid backup, or it is the store at `path` itself.
+        OSError, sqlite3.Error: it cannot be read or written; then `target` does not exist.
     """
-    if not source.is_file():
-        raise StoreError(f"There is no backup `{source}`.", hint="Give a file that `backup` wrote.")
-    if source.resolve() == path.resolve():
-        raise StoreError(f"`{source}` is the store itself.", hint="Give a file that `backup` wrote.")
-    try:
-        _check_header(source)
-        application = copies.checked_application_id(source)
-    except _ERRORS as error:
-        raise StoreError(
-            f"`{source}` is no sound store: {_words(error)}.", hint="Give another file that `backup` wrote."
-        ) from error
-    if application != APPLICATION_ID:
-        raise StoreError(f"`{source}` is no store of ORTune.", hint="Give a file that `backup` wrote.")
+    with closing(sqlite3.connect(source)) as db:
+        copy_of(db, target)
 
 
-def _kept_aside(path: Path) -> Path:
-    """Copy the current store before a restore; rename it if it is damaged."""
-    kept = copies.free_name(path, "before-restore")
+def copy_of(db: sqlite3.Connection, target: Path) -> None:
+    """Copy the database of a connection to the new file `target`; raises like `copy`."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        copies.copy(path, kept)
-    except OSError as error:
-        raise access_error(kept, error) from error
-    except _ERRORS as error:
-        if not _is_damage(error):
-            raise _not_written(kept, str(error)) from error
-        return _rename_damaged(path)
-    return kept
+        with closing(sqlite3.connect(draft)) as other:
+            db.backup(other)
+            other.execute("PRAGMA journal_mode = DELETE")
+        draft.rename(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import shutil
-import sqlite3
 import stat
 import tempfile
 import time
@@ -25,8 +24,8 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import database, pruning, queries, rows
-from core.store.database import Database, access_error
+from core.store import pruning, queries, rows
+from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.pruning import PruneResult
 from core.store.queries import Query
@@ -55,49 +54,11 @@ from core.store.statements import (
     update,
 )
 from core.store.tags import Change, Tags
-from core.wire import variables
 from core.wire.errors import INTERRUPTED, StoreError
-from core.wire.files import expand_home
 
-STORE_NAME = "ortune.db"
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
-
-
-def restore(source: Path, path: Path | None = None) -> Path | None:
-    """Replace the store with a backup, and return the copy of the replaced store; None: there was none.
-
-    Args:
-        source: a file that `Store.backup` wrote, of this or an earlier version.
-        path: of the store; None: `home() / "ortune.db"`.
-
-    Raises:
-        StoreError: `source` is no valid store, or `path` cannot be written.
-    """
-    target = (path or home() / STORE_NAME).absolute()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise access_error(target.parent, error) from error
-    return database.restore(source, target)
-
-
-def lost_by_restore(source: Path, path: Path | None = None) -> int:
-    """Return how many trials and searches of the store a backup lacks; arguments as of `restore`.
-
-    Raises:
-        StoreError: `source` is no valid store.
-    """
-    return database.lost_by_restore(source, (path or home() / STORE_NAME).absolute())
-
-
-def home() -> Path:
-    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
-    if named := os.environ.get(variables.HOME):
-        return expand_home(named).absolute()
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
 class Store:
@@ -114,11 +75,7 @@ class Store:
                 (it is renamed), or the folder cannot be used.
         """
         self.path = (path or home() / STORE_NAME).absolute()
-        self.folder = self.path.parent
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise access_error(self.folder, error) from error
+        self.folder = made_folder(self.path.parent)
         self._database = Database(self.path)
         self.shelf = Shelf(self.folder / "imported")
 
@@ -194,20 +151,17 @@ class Store:
         kind: str | None = None,
         state: str | None = None,
         limit: int = 500,
-        damaged: bool = False,
     ) -> list[Trial]:
-        """Return trials, newest first, without raw measurements and profile (see `trial`).
+        """Return trials, newest first, without raw measurements and profile (see `trial`), and damaged ones.
 
         The kind "reference" (a baseline or ORT default of a comparison) is listed only with `kind`. The kind
-        "screen" (screened by a search) is listed only with `kind` or `study`. Damaged rows are left out; with
-        `damaged` they have the state DAMAGED and no numbers.
+        "screen" (screened by a search) is listed only with `kind` or `study`.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
         hidden = "('reference')" if study else "('reference', 'screen')"
         where = f"kind NOT IN {hidden}" if kind is None else "1"
         with self._database.reading() as db:
-            found = [_trial_or_damaged(row) for row in select(db, TRIALS, wanted, limit, where)]
-        return [one for one in found if damaged or one.state != "DAMAGED"]
+            return rows.undamaged(select(db, TRIALS, wanted, limit, where), TRIALS.read)
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
         """Delete trials with their raw measurements and files; unknown ids are ignored.
@@ -495,12 +449,7 @@ class Store:
         Raises:
             StoreError: the folder cannot be created.
         """
-        folder = self.folder / "accuracies"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise access_error(folder, error) from error
-        return folder / f"{Path(accuracy_id).name}.npz"
+        return made_folder(self.folder / "accuracies") / f"{Path(accuracy_id).name}.npz"
 
     # --- studies ----------------------------------------------------------------------------------------
 
@@ -518,13 +467,11 @@ class Store:
         """Return a search by its id or its first 6 or more characters; see `trial`."""
         return self._one(STUDIES, study_id)
 
-    def studies(
-        self, *, model_sha256: str | None = None, state: str | None = None, limit: int = 100
-    ) -> list[StudyRecord]:
+    def studies(self, *, model_sha256: str | None = None, limit: int = 100) -> list[StudyRecord]:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
-        wanted = {"model_sha256": model_sha256, "state": state}
         with self._database.reading() as db:
-            return rows.undamaged(select(db, STUDIES, wanted, limit), STUDIES.read)
+            found = select(db, STUDIES, {"model_sha256": model_sha256}, limit)
+        return rows.undamaged(found, STUDIES.read)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
@@ -750,12 +697,7 @@ class Store:
         """
         assert Path(trial_id).name == trial_id, trial_id
         assert Path(kind).name == kind, kind
-        folder = self._artifacts(trial_id)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise access_error(folder, error) from error
-        return folder / kind
+        return made_folder(self._artifacts(trial_id)) / kind
 
     def artifacts(self, trial_id: str, pattern: str) -> list[Path]:
         """Return the files of a trial whose names match `pattern`."""
@@ -798,7 +740,7 @@ def _trial_or_damaged(row: Row) -> Trial:
         return rows.damaged_trial(row, damage)
 
 
-def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
+def _deletion(db: Connection, trial_ids: Sequence[str]) -> Deletion:
     query = "SELECT id, state, comparison FROM trials WHERE id IN (SELECT value FROM json_each(?))"
     found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
     ids = [row["id"] for row in found]
@@ -825,7 +767,7 @@ def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
     )
 
 
-def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str]) -> list[str]:
+def _references_without_candidates(db: Connection, deleted: Sequence[str]) -> list[str]:
     """References of comparisons whose last candidates are `deleted`."""
     query = (
         "WITH gone AS (SELECT value AS id FROM json_each(?)) SELECT id FROM trials WHERE kind = 'reference'"
@@ -836,7 +778,7 @@ def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str
 
 
 def _interrupt(
-    db: sqlite3.Connection,
+    db: Connection,
     table: Table[Any],
     noun: str,
     is_alive: Callable[[str, float], bool],

@@ -16,23 +16,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.wire import variables
 from core.wire.errors import SpecError, nearest
 from core.wire.files import open_regular
-
-EXPERT_VARIABLE = variables.ALLOW_EXPERT
-FOLDERS_VARIABLE = variables.OPEN_FOLDERS  # set by the dashboard for its workers; unset: the user's own shell
-LIBRARIES_VARIABLE = variables.ALLOW_LIBRARIES  # a folder; unset or empty: no library is loaded
+from core.wire.variables import ALLOW_EXPERT, ALLOW_LIBRARIES, OPEN_FOLDERS
 
 
 def expert_allowed() -> bool:
     """Whether the operator allows `expert` for every request: $ORTUNE_ALLOW_EXPERT is 1, true, yes or on."""
-    return os.environ.get(EXPERT_VARIABLE, "").strip().lower() in ("1", "true", "yes", "on")
+    return os.environ.get(ALLOW_EXPERT, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def folders_of_this_process() -> list[Path] | None:
     """Return the folders that data may be read from, resolved; None: no restriction is set."""
-    text = os.environ.get(FOLDERS_VARIABLE, "")
+    text = os.environ.get(OPEN_FOLDERS, "")
     return [Path(one).resolve() for one in text.split(os.pathsep) if one] if text else None
 
 
@@ -113,14 +109,14 @@ def library(text: str) -> Library:
     if path.is_absolute() or ".." in path.parts or "\\" in match["name"]:
         raise SpecError(
             f"A library must be named relative to the allowed folder, but got `{match['name'][:120]}`.",
-            hint=f"Put the file into the folder in {LIBRARIES_VARIABLE}, and write its name alone.",
+            hint=f"Put the file into the folder in {ALLOW_LIBRARIES}, and write its name alone.",
         )
     return Library(match["name"], match["sha256"] or "")
 
 
 def libraries_folder() -> Path | None:
     """The folder that libraries may be loaded from, resolved; None: the operator allows none."""
-    text = os.environ.get(LIBRARIES_VARIABLE, "").strip()
+    text = os.environ.get(ALLOW_LIBRARIES, "").strip()
     return Path(text).expanduser().resolve() if text else None
 
 
@@ -154,12 +150,12 @@ def resolve_library(text: str) -> tuple[Path, Library]:
     if folder is None:
         raise SpecError(
             f"`{asked.name}` is a native library, but no folder of native libraries is allowed here.",
-            hint=f"Put the library into a folder, and start ORTune with {LIBRARIES_VARIABLE}=FOLDER.",
+            hint=f"Put the library into a folder, and start ORTune with {ALLOW_LIBRARIES}=FOLDER.",
         )
     path = folder / asked.name
     if not is_inside(path, [folder]):
         raise SpecError(
-            f"`{asked.name}` leads out of `{folder}`, the folder in {LIBRARIES_VARIABLE}.",
+            f"`{asked.name}` leads out of `{folder}`, the folder in {ALLOW_LIBRARIES}.",
             hint="Put the library itself there, without links to other places.",
         )
     real = path.resolve()
@@ -182,7 +178,7 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
     except FileNotFoundError:
         raise SpecError(
             f"There is no library `{name}` in `{folder}`.{nearest(name, available_libraries())}",
-            hint=f"Put it there, or start ORTune with its folder in {LIBRARIES_VARIABLE}.",
+            hint=f"Put it there, or start ORTune with its folder in {ALLOW_LIBRARIES}.",
         ) from None
     except OSError as error:
         raise SpecError(

@@ -101,19 +101,19 @@ def size_scale(count: float) -> tuple[float, str]:
     return next((one for one in BINARY if abs(count) >= one[0]), BINARY[-1])
 
 
-def size(count: float | None, digits: int = 3, *, signed: bool = False) -> str:
+def size(count: float | None) -> str:
     """Return a number of bytes with a binary unit, `1.50 MiB`."""
     if count is None:
         return DASH
     scale, unit = size_scale(float(count))
     if unit == "B":
-        return f"{count:{'+' if signed else ''}.0f} B"
-    return f"{significant(count / scale, digits, signed=signed)} {unit}"
+        return f"{count:.0f} B"
+    return f"{significant(count / scale, 3)} {unit}"
 
 
-def brief(value: float, digits: int = 6) -> str:
+def brief(value: float) -> str:
     """Return a number that is exact, as of an axis or a limit: like `significant`, no zeros at its end."""
-    text = significant(value, digits)
+    text = significant(value, 6)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -35,7 +35,7 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.session.load_check import load_model
+    from core.worker.session.job_session import load_model
 
     limits.cap_memory()
     return load_model(payload["path"], payload.get("custom_op_libraries", []))
@@ -49,10 +49,6 @@ def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _export(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    if payload["source"] == "tensorflow":  # never in the same process as torch
-        from core.worker.make.tensorflow_export import export_tensorflow
-
-        return export_tensorflow(payload, progress)
     from core.worker.make.export import export
 
     return export(payload, progress)

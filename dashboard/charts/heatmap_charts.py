@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from core.run.axes import Axis, point_name
+from core.run.axes import point_name
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import REFUSED, Measured
 from core.spec.settings import value_words
+from core.spec.space import Axis
 from core.wire.units import brief, ci, significant
 from dashboard.charts import (
     FONT_PX,

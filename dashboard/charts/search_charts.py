@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, SpeedUpNumbers
-from core.evidence.verdict import Verdict, ratio_places, ratio_text
+from core.evidence.verdict import Verdict, interval_texts, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.metrics import BY_PASSES, METRICS, SHOWN_UNITS
 from core.spec.settings import value_words
@@ -58,11 +58,10 @@ def cost_title(metric: str) -> str:
 
 def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
     """Return a speed-up as text: "1.42×, 95 % CI [1.38, 1.46]"."""
-    text = f"{ratio_text(ratio, low, high)}×"
-    if low is None or high is None or low <= 0:
-        return text
-    places = len(ratio_text(ratio, low, high).partition(".")[2])
-    return f"{text}, {ci(f'{low:.{places}f}', f'{high:.{places}f}')}"
+    if low is None or high is None:
+        return f"{ratio_text(ratio)}×"
+    factor, lower, upper = interval_texts(ratio, low, high)
+    return f"{factor}×, {ci(lower, upper)}"
 
 
 # --- speed-ups and effects with their intervals -------------------------------------------------------------

@@ -334,19 +334,19 @@ def settings_unchosen() -> bool:
     return not st.session_state.get(state.LOADED)
 
 
-def badges(spec: TrialSpec, model: str = "") -> None:
-    """Draw `settings.chips` as a row of badges, or that all settings are at their defaults.
+def badges(spec: TrialSpec) -> None:
+    """Draw the settings as a row of badges, or that all are at their defaults."""
+    with st.container(horizontal=True, gap="small"):
+        spec_badges(spec)
+
+
+def spec_badges(spec: TrialSpec, model: str = "") -> None:
+    """Draw the settings as badges into the open row.
 
     Args:
         spec: whose settings are drawn.
         model: description of its model, unless that is the FP32 original.
     """
-    with st.container(horizontal=True, gap="small"):
-        spec_badges(spec, model)
-
-
-def spec_badges(spec: TrialSpec, model: str = "") -> None:
-    """Draw the badges of `badges` into the open row."""
     found = chips(spec)
     if model:
         made = model.partition("`: ")[2] or model  # the recipe of the variant; its name on hover

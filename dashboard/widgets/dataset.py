@@ -259,34 +259,40 @@ def _uploaded(prefix: str, files: Sequence[Path]) -> None:
     _take(prefix, str(lead or (kept[0] if len(kept) == 1 else kept[0].parent)))
 
 
+def _choice(prefix: str, name: str, label: str, options: Mapping[str, str], text: str) -> None:
+    st.selectbox(
+        label,
+        list(options),
+        key=key(prefix, name),
+        format_func=options.__getitem__,
+        persist_state="session",
+        help=text,
+    )
+
+
+def _number(
+    prefix: str, name: str, label: str, text: str, *, step: int | None = 1, placeholder: str | None = None
+) -> None:
+    st.number_input(
+        label,
+        step=step,
+        key=key(prefix, name),
+        placeholder=placeholder,
+        persist_state="session",
+        help=text,
+    )
+
+
 def _rows(prefix: str, outputs: Sequence[str]) -> None:
     with st.expander("Samples", icon=":material/filter_list:", key=key(prefix, "rows")):
-        st.selectbox(
-            "Layout",
-            list(_KINDS),
-            key=key(prefix, "kind"),
-            format_func=_KINDS.__getitem__,
-            persist_state="session",
-            help="The layout of the file or folder.",
+        _choice(prefix, "kind", "Layout", _KINDS, "The layout of the file or folder.")
+        text = "Split of an `.npz` in MedMNIST's layout. Score a model on samples that it was not trained on."
+        _choice(prefix, "split", "Split", _SPLITS, text)
+        text = (
+            "Calibrate on one part and score on the other. A model looks better on data that "
+            "it was calibrated on."
         )
-        st.selectbox(
-            "Split",
-            list(_SPLITS),
-            key=key(prefix, "split"),
-            format_func=_SPLITS.__getitem__,
-            persist_state="session",
-            help="Split of an `.npz` in MedMNIST's layout. Score a model on samples that it was "
-            "not trained on.",
-        )
-        st.selectbox(
-            "Part",
-            list(_PARTS),
-            key=key(prefix, "part"),
-            format_func=_PARTS.__getitem__,
-            persist_state="session",
-            help="Calibrate on one part and score on the other. A model looks better on data that "
-            "it was calibrated on.",
-        )
+        _choice(prefix, "part", "Part", _PARTS, text)
         if _value(prefix, "part"):
             st.number_input(
                 "Calibration share",
@@ -297,21 +303,9 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
                 persist_state="session",
                 help="Use the same share on both pages, so that no sample is in both parts.",
             )
-        st.number_input(
-            "Sample limit",
-            step=100,
-            key=key(prefix, "limit"),
-            placeholder="all",
-            persist_state="session",
-            help="Fewer samples take less time and give wider intervals. Class shares are kept.",
-        )
-        st.number_input(
-            "Seed",
-            step=1,
-            key=key(prefix, "seed"),
-            persist_state="session",
-            help="Selects the samples when a limit applies.",
-        )
+        text = "Fewer samples take less time and give wider intervals. Class shares are kept."
+        _number(prefix, "limit", "Sample limit", text, step=100, placeholder="all")
+        _number(prefix, "seed", "Seed", "Selects the samples when a limit applies.")
         if len(outputs) > 1:
             _output(prefix, outputs)
 
@@ -344,22 +338,14 @@ def _images(prefix: str) -> None:
                     on_click=_prepare,
                     args=(prefix, name),
                 )
-        _size(prefix, "resize", "Shorter side (pixels)", "straight to the input's size", "Bilinear.")
-        _size(prefix, "crop", "Centre square (pixels)", "no crop", "Cropped after resizing.")
-        st.selectbox(
-            "Channels",
-            list(_CHANNELS),
-            key=key(prefix, "channels"),
-            format_func=_CHANNELS.__getitem__,
-            persist_state="session",
-            help="Colour order. One channel is gray.",
-        )
-        st.number_input(
-            "What a pixel of 255 becomes",
-            key=key(prefix, "scale"),
-            persist_state="session",
-            help="1 divides by 255, as torchvision does; 255 leaves the bytes unchanged.",
-        )
+        straight = "straight to the input's size"
+        _number(prefix, "resize", "Shorter side (pixels)", "Bilinear.", placeholder=straight)
+        text = "Cropped after resizing."
+        _number(prefix, "crop", "Centre square (pixels)", text, placeholder="no crop")
+        text = "Colour order. One channel is gray."
+        _choice(prefix, "channels", "Channels", _CHANNELS, text)
+        text = "1 divides by 255, as torchvision does; 255 leaves the bytes unchanged."
+        _number(prefix, "scale", "What a pixel of 255 becomes", text, step=None)
         for name, what in (("mean", "Subtracted"), ("std", "Divided by")):
             st.text_input(
                 f"{what}, per channel ({name})",
@@ -368,17 +354,6 @@ def _images(prefix: str) -> None:
                 placeholder="nothing",
                 help="Comma-separated values, after scaling.",
             )
-
-
-def _size(prefix: str, name: str, label: str, placeholder: str, text: str) -> None:
-    st.number_input(
-        label,
-        step=1,
-        key=key(prefix, name),
-        placeholder=placeholder,
-        persist_state="session",
-        help=text,
-    )
 
 
 def _prepare(prefix: str, name: str) -> None:

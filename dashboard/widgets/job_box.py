@@ -14,6 +14,33 @@ from dashboard.widgets import live_view
 NOTHING_KEPT = "Ends its worker; nothing is kept."  # effect of a cancellation
 
 
+def running(kind: str, about: str = "") -> Status | None:
+    """Return a waiting or running job of this server, whoever started it.
+
+    Args:
+        kind: its type.
+        about: end of its description; empty: any.
+    """
+    active = state.scheduler().active()
+    return next((one for one in active if one.kind == kind and one.what.endswith(about)), None)
+
+
+def find(key: str, kind: str, about: str = "") -> Status | None:
+    """Return the job whose id this session keeps under `key`, ended or not; else see `running`."""
+    own = session_jobs.status(st.session_state.get(key) or "")
+    return own if own is not None else running(kind, about)
+
+
+def take_ended(key: str) -> Status | None:
+    """Return how the job whose id this session keeps under `key` ended, once; None: it has not."""
+    own = st.session_state.get(key)
+    status = session_jobs.status(own or "")
+    if not own or session_jobs.is_active(status):
+        return None
+    del st.session_state[key]
+    return status
+
+
 def draw(
     job: Status | None,
     page: str,
@@ -56,9 +83,17 @@ def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
     )
 
 
-def report_end(job: Status | None) -> None:
-    """Show that a job was cancelled or failed."""
+def report_end(
+    job: Status | None, *, cancelled: str = "This was cancelled; nothing was kept.", title: str = ""
+) -> None:
+    """Show that a job was cancelled or failed.
+
+    Args:
+        job: its status; None: there is none.
+        cancelled: what to say of a cancelled one.
+        title: of the error, as in `messages.report`.
+    """
     if job is not None and job.state == "CANCELLED":
-        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+        st.info(cancelled, icon=":material/cancel:")
     elif job is not None and job.error is not None:
-        messages.report(job.error)
+        messages.report(job.error, title)

@@ -9,7 +9,6 @@ import streamlit as st
 
 from core.evidence.roofline import peaks_of
 from core.run import job_types
-from core.run.job import Status
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, messages, session_jobs, state
@@ -26,11 +25,6 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
     except StoreError as error:
         messages.report(error)
         return None
-
-
-def running() -> Status | None:
-    """Return this server's waiting or running measurement of peaks, whoever started it."""
-    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
 def measure(page: str, threads: int = 0) -> None:
@@ -51,7 +45,7 @@ def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) ->
         threads: see `measure`.
         primary: whether it is the page's primary action until they are measured.
     """
-    active = running()
+    active = job_box.running(KIND)
     st.button(
         "Measure peaks again" if again else "Measure peaks",
         key=f"{page}.peaks",
@@ -70,14 +64,12 @@ def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) ->
 
 def progress(page: str) -> None:
     """Draw the progress of a measurement, and once the error of a failed one of this session."""
-    active = running()
+    active = job_box.running(KIND)
     job_box.draw(
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
     )
-    if active is None and (job := st.session_state.pop(OWN, None)):
-        status = session_jobs.status(job)
-        if status is not None and status.error is not None:
-            messages.report(status.error)
+    if (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
+        messages.report(ended.error)
 
 
 def draw(found: Mapping[str, Any], *, key: str) -> None:

@@ -8,8 +8,9 @@ from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
 from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord
-from core.wire.access import EXPERT_VARIABLE, available_libraries, expert_allowed
+from core.wire.access import available_libraries, expert_allowed
 from core.wire.engines import ENGINES
+from core.wire.variables import ALLOW_EXPERT
 from dashboard import fields, format, state
 from dashboard.widgets.slider import AUTO, number_slider
 
@@ -76,7 +77,7 @@ def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | N
     elif setting.kind == "bool":
         closed = setting.name == "expert" and not expert_allowed()
         if closed:
-            text += f"Off on this server; its operator allows it with `{EXPERT_VARIABLE}=1`."
+            text += f"Off on this server; its operator allows it with `{ALLOW_EXPERT}=1`."
         off = closed and not st.session_state.get(key)  # a value loaded with a trial can be turned off
         st.toggle(label, key=key, help=text, persist_state="session", disabled=off)
     elif setting.name == "engine":

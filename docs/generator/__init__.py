@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from docs.generator import commands, configuration, environment, formats, json_documents, settings, words
+from docs.generator import (
+    commands,
+    configuration,
+    environment,
+    formats,
+    json_documents,
+    python_api,
+    settings,
+    words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,11 @@ PAGES: Mapping[str, Page] = {
     ),
     "exit-codes.md": Page(
         "What each exit code means, in general and per command.", "core/cli", commands.exit_codes
+    ),
+    "python.md": Page(
+        "The Python API: every function with its arguments, result and errors.",
+        "core/api",
+        python_api.python_api,
     ),
     "settings.md": Page(
         "Every setting of a configuration: values, default, effect, command-line option and YAML key.",

@@ -35,7 +35,7 @@ from core.run.explanation import explanations
 from core.store import STORE_NAME, Store, StudyRecord
 from core.store.recorded import MARK_FILE
 from dashboard import demo
-from dashboard.widgets import model_upload
+from dashboard.widgets import uploads
 from tests.serving import LOG, serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -364,7 +364,7 @@ def saved(page: Page, press: Locator, target: Path) -> Path:
 def upload(page: Page, path: Path) -> None:
     """Bring a model, on Models, and wait until the server has said what became of it."""
     button(page, "models.add.open").click()
-    page.get_by_role("tab", name=model_upload.TAB).click()
+    page.get_by_role("tab", name=uploads.TAB).click()
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
     page.wait_for_selector('.drop[aria-busy="false"]')  # it has none before the first file
     finished(page)

@@ -14,7 +14,7 @@ from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from benchmarks.flows import FLOWS, Hand, why
 from core.spec import spec_from_yaml
-from dashboard.widgets import model_upload
+from dashboard.widgets import uploads
 from tests import tiny_models
 from tests.e2e.conftest import (
     JOB_MS,
@@ -171,7 +171,7 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
     upload(page, tiny_models.not_onnx(tmp_path / "photo.onnx"))
     said = page.get_by_test_id("stTabPanel").or_(page.get_by_role("tabpanel")).get_by_test_id("stAlert").first
     expect(said).to_be_in_viewport()
-    expect(page.get_by_role("tab", name=model_upload.TAB)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name=uploads.TAB)).to_have_attribute("aria-selected", "true")
     here, there = box(page.locator(".drop").first), box(said)
     assert 0 < there["y"] - here["y"] < 250
 

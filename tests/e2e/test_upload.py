@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.widgets import model_upload
+from dashboard.widgets import uploads
 from tests.e2e.conftest import JOB_MS, Open, at_page, button, keyed, visit
 
 
@@ -25,7 +25,7 @@ def test_wrong_files_are_refused_beside_the_area_of_another_kind_before_they_are
     page = open_browser("/models")
     at_page(page, "Models")
     button(page, "models.add.open").click()
-    page.get_by_role("tab", name=model_upload.TAB).click()
+    page.get_by_role("tab", name=uploads.TAB).click()
     area = keyed(page, "models.upload")
     error = page.get_by_role("tabpanel").get_by_test_id("stAlert")
     for _ in range(2):  # once more: the area still works

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
+from typing import Any
 
+import onnx
 import pytest
 
+import ortune
 from core.api.explaining import explain
 from core.api.exporting import export, verify
 from core.api.graphs import graph, node_errors
@@ -18,7 +26,9 @@ from core.api.session import Session
 from core.api.variants import transform, variants
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
+from core.wire.files import ROOT
 from tests import builders, simulated_clock, tiny_models
+from tests.waiting import WAIT_S
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -133,3 +143,192 @@ def test_a_profile_from_elsewhere_is_marked(session: Session) -> None:
     assert result.table().rows
     with pytest.raises(SpecError, match="is a profile"):
         import_result(DATA / "profile_1.31.1_chain.json", "summary", session=session)
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_measured_shown_and_loaded_again(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    stages: list[str] = []
+    result = ortune.tune(
+        model,
+        intra_op_num_threads=1,
+        graph_optimization_level="ORT_DISABLE_ALL",
+        batch_size=2,
+        runs=40,
+        session=session,
+        on_progress=lambda status: stages.append(status.stage),
+    )
+    document = result.to_dict()
+    assert (document["state"], document["trial"], len(document["latencies_s"])) == ("COMPLETE", result.id, 40)
+    assert document["spec"]["session"]["intra_op_num_threads"] == 1
+    assert document["spec"]["workload"]["batch_size"] == 2
+    assert "rounds" in stages
+    again = ortune.load_result(result.id[:8], session=session)
+    assert again.to_dict() == document
+    assert repr(again) == repr(result) == f"<trial {result.id}: {result.sheet().headline}>"
+    page = result._repr_html_()
+    assert escape(result.sheet().headline) in page
+    assert "<table" in page
+    assert "<script" not in page
+    assert result.plot().data
+    listed = ortune.history(search="mlp", session=session)
+    assert [one.id for one in listed.record.trials] == [result.id]
+    assert list(listed.to_frame()["trial"]) == [result.id]
+
+
+def test_values_may_be_texts_of_the_command_line(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    typed = {"intra_op_num_threads": 2, "budget_s": 120, "providers": ["CPUExecutionProvider"]}
+    texts = {"intra_op_num_threads": "2", "budget_s": "2m", "providers": "cpu"}
+    one, other = (ortune.profile(model, session=session, **settings).record for settings in (typed, texts))
+    assert one.spec == other.spec
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"intra_op_threads": 1}, "intra_op_num_threads"),
+        ({"intra_op_num_threads": -1}, "-1"),
+        ({"effort": "fast"}, "fast"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_starts(
+    session: Session, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ortune.SpecError, match=message):
+        ortune.tune(tiny_models.mlp(tmp_path / "mlp.onnx"), session=session, **settings)
+    assert session.last is None
+
+
+def test_a_model_in_memory_is_kept_once(session: Session, tmp_path: Path) -> None:
+    content = tiny_models.mlp(tmp_path / "mlp.onnx").read_bytes()
+    proto = onnx.load_from_string(content)
+    names = {ortune.inspect(one, session=session).record.model.name for one in (content, proto)}
+    assert len(names) == len(session.store.models()) == 1
+    with pytest.raises(ortune.ModelError):
+        ortune.inspect(b"no model", session=session)
+
+
+def test_a_crash_raises_and_what_is_stored_is_in_the_session(session: Session, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(tiny_models.mlp(tmp_path / "mlp.onnx").read_bytes()[:-20])
+    with pytest.raises(ortune.TunerError):
+        ortune.tune(broken, effort="quick", session=session)
+    gone = session.last
+    assert gone is None or gone.record.state == "FAIL"
+
+
+def test_a_measurement_is_cancelled_from_another_thread(session: Session, tmp_path: Path) -> None:
+    cancel = threading.Event()
+    with pytest.raises(ortune.Cancelled):
+        ortune.tune(
+            tiny_models.mlp(tmp_path / "mlp.onnx"),
+            effort="publish",
+            session=session,
+            on_progress=lambda status: cancel.set() if status.stage == "rounds" else None,
+            cancel=cancel,
+        )
+    assert session.last is not None
+    assert session.last.record.state == "CANCELLED"
+    assert not session.scheduler.active()
+
+
+def test_an_interrupt_ends_the_job_and_is_raised(session: Session, tmp_path: Path) -> None:
+    def stop(status: ortune.Status) -> None:
+        if status.stage == "rounds":
+            raise KeyboardInterrupt
+
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    with pytest.raises(KeyboardInterrupt):
+        ortune.tune(model, effort="publish", session=session, on_progress=stop)
+    assert session.last is not None
+    assert session.last.record.state == "CANCELLED"
+
+
+def test_configurations_are_compared_and_measured_longer(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    notes: list[str] = []
+    with Session(session.store, on_note=notes.append) as told:
+        result = ortune.compare(model, ["preset:edge", "preset:cpu-throughput"], runs=40, session=told)
+    comparison = result.record
+    labels = {one.label for one in comparison.contestants}
+    assert labels == {"preset:default", "preset:edge", "preset:cpu-throughput"}
+    assert len(result.table().rows) == len(result.to_frame()) == 3
+    assert any("comparing" in one for one in notes)
+    with pytest.raises(ortune.SpecError, match="keeps its settings"):
+        ortune.measure_longer(result.id, batch_size=2, session=session)
+    with pytest.raises(ortune.SpecError, match="1 to 7 candidates"):
+        ortune.compare(model, session=session)
+
+
+def test_points_of_a_sweep_are_measured_and_reused(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    asked = {"vary": {"batch_size": [1, 4]}, "runs": 40, "session": session}
+    first = ortune.sweep(model, **asked)
+    assert [dict(one.values) for one in first.record.rows()] == [{"batch_size": 1}, {"batch_size": 4}]
+    assert len(first.to_frame()) == 2
+    again = ortune.sweep(model, reuse=True, **asked)
+    assert {one.reused for one in again.record.rows()} == {True}
+    assert again.record.comparison is None
+    stored = ortune.load_result(first.id, session=session)
+    assert (stored.kind, len(stored.table().rows)) == ("sweep", 2)
+    with pytest.raises(ortune.SpecError, match="nothing to sweep"):
+        ortune.sweep(model, session=session)
+
+
+def test_a_search_shows_its_space_and_finds(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    asked: dict[str, Any] = {"vary": {"graph_optimization_level": ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"]}}
+    space = ortune.search(model, dry_run=True, session=session, **asked)
+    (levels,) = space.to_dict()["axes"].values()
+    assert set(levels) == {"ORT_DISABLE_ALL", "ORT_ENABLE_ALL"}
+    assert not session.store.studies()
+    with simulated_clock.machine():
+        found = ortune.search(model, budget_s=20, session=session, **asked)
+    assert found.to_dict()["study"] == found.id
+    assert found.table().rows
+    assert ortune.load_result(found.id, session=session).to_dict() == found.to_dict()
+
+
+def test_accuracy_and_targets_are_judged(session: Session) -> None:
+    data = {"path": str(ROOT / "sample_models" / "digits_test.npz"), "limit": 60}
+    found = ortune.accuracy("digits_cnn", data, session=session)
+    assert 0.5 < found.to_dict()["accuracies"][0]["summary"]["accuracy"]["value"] <= 1
+    targets = [{"metric": "accuracy", "at_least": "50 %"}]
+    config = {"model": {"path": "digits_cnn"}, "dataset": data, "targets": targets}
+    card = ortune.scorecard(config, reuse=True, session=session)
+    assert card.to_dict()["state"] == "MET"
+    with pytest.raises(ortune.SpecError, match="no targets"):
+        ortune.scorecard({"model": {"path": "digits_cnn"}}, session=session)
+
+
+# --- scripts and notebooks ----------------------------------------------------------------------------------
+
+
+def test_the_lines_of_the_readme_run_as_a_script_and_as_cells(tmp_path: Path) -> None:
+    lines = python_of(ROOT / "README.md")
+    assert 4 <= len(lines) <= 8
+    shown = "\n".join([*lines, "print(result._repr_html_())"])
+    environment = os.environ | {"ORTUNE_HOME": str(tmp_path), "ORTUNE_QUEUE": str(tmp_path / "queue")}
+    environment["PYTHONPATH"] = str(ROOT)
+    for how in (["-c", shown], ["-c", f"import code; code.InteractiveInterpreter().runcode({shown!r})"]):
+        done = subprocess.run(
+            [sys.executable, *how],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "<div><strong>" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
+def python_of(path: Path) -> list[str]:
+    """The lines of the first Python block of a document."""
+    _, _, rest = path.read_text(encoding="utf-8").partition("```python\n")
+    block, _, _ = rest.partition("```")
+    return [line for line in block.splitlines() if line.strip()]

@@ -76,7 +76,7 @@ def cpu_s(at: Snapshot, pid: int) -> float:
 
 
 def cores(found: OtherProcesses) -> float:
-    return sum(one.cores for one in found.programs if one.name == NAME)
+    return sum(one["cores"] for one in found.programs if one["name"] == NAME)
 
 
 # -- who it is ---------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_a_busy_process_is_named(busy_processes: Any) -> None:
     before = snapshot()
     found = used(before, one.pid)
     assert cores(found) > 0
-    assert sum(program.name == NAME for program in found.programs) == 1  # two processes, one program
+    assert sum(program["name"] == NAME for program in found.programs) == 1  # two processes, one program
     known_s = sum(cpu_s(snapshot(), each.pid) - cpu_s(before, each.pid) for each in (one, two))
     assert cores(found) * found.seconds <= known_s + 0.05
     assert NAME in {program["name"] for program in found.to_dict()["programs"]}

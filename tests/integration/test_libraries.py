@@ -19,8 +19,9 @@ from core.process.job_worker import run_job
 from core.spec import spec_from_yaml
 from core.spec.steps import STEPS, step_type
 from core.store import Store
-from core.wire.access import LIBRARIES_VARIABLE, library_note
+from core.wire.access import library_note
 from core.wire.errors import ModelError, ProviderError, SpecError
+from core.wire.variables import ALLOW_LIBRARIES
 from tests import libraries
 from tests.builders import feed_plan, one_input
 from tests.command_line import CommandLine
@@ -41,14 +42,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_door(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(folder))
     return folder
 
 
 @pytest.fixture
 def command(tmp_path: Path, folder: Path) -> CommandLine:
     line = CommandLine(tmp_path)
-    line.environment[LIBRARIES_VARIABLE] = str(folder)
+    line.environment[ALLOW_LIBRARIES] = str(folder)
     return line
 
 
@@ -91,7 +92,7 @@ def test_a_library_brings_its_operator_and_says_so(open_door: Path, tmp_path: Pa
 def test_without_a_library_the_operator_and_the_door_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"`Twice` .*`test\.ops`") as caught:
         answers(libraries.twice(tmp_path / "twice.onnx"))
-    assert LIBRARIES_VARIABLE in caught.value.hint
+    assert ALLOW_LIBRARIES in caught.value.hint
     assert "--custom-op-library" in caught.value.hint
 
 
@@ -100,14 +101,14 @@ def test_a_worker_holds_to_the_door_whatever_the_plan_says(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = libraries.twice(tmp_path / "twice.onnx")
-    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    monkeypatch.delenv(ALLOW_LIBRARIES, raising=False)
     with pytest.raises(SpecError) as caught:
         answers(model, custom_op_libraries=["libtwice.so"])
-    assert LIBRARIES_VARIABLE in caught.value.hint
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    assert ALLOW_LIBRARIES in caught.value.hint
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))
     with pytest.raises(SpecError, match=r"`libtwice\.so`"):
         answers(model, custom_op_libraries=["libtwice.so"])
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(folder))
     with pytest.raises(SpecError, match=r"`libtwice\.so`"):
         answers(model, custom_op_libraries=[f"libtwice.so@sha256:{'0' * 64}"])
 
@@ -169,22 +170,22 @@ def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str)
         assert not [name for name in names if ".so" in name]
         readme = archive.read("README.md").decode()
         archive.extractall(tmp_path / "unpacked")
-    assert [text for text in (digest, LIBRARIES_VARIABLE) if text not in readme] == []
+    assert [text for text in (digest, ALLOW_LIBRARIES) if text not in readme] == []
 
     def verified(door: str | None) -> dict[str, Any]:
-        command.environment.pop(LIBRARIES_VARIABLE, None)
+        command.environment.pop(ALLOW_LIBRARIES, None)
         if door is not None:
-            command.environment[LIBRARIES_VARIABLE] = door
+            command.environment[ALLOW_LIBRARIES] = door
         return command.run("verify", str(bundle), "--no-measure", "--json").document
 
-    door = command.environment[LIBRARIES_VARIABLE]
+    door = command.environment[ALLOW_LIBRARIES]
     script = [sys.executable, str(tmp_path / "unpacked" / "run.py")]
     ran = subprocess.run(script, env=command.environment, capture_output=True, text=True, check=True)
     assert ran.stdout.rstrip().endswith(": 0.0"), "what differs from the recorded outputs"
     assert _check(verified(door))["state"] == "OK"
     closed = _check(verified(None))
     assert closed["state"] == "NO"
-    assert LIBRARIES_VARIABLE in closed["why"]
+    assert ALLOW_LIBRARIES in closed["why"]
     other = tmp_path / "other"
     other.mkdir()
     libraries.compiled(other, "libtwice.so", "custom_op.cpp", "-DFACTOR=3.0f")
@@ -199,11 +200,11 @@ def _check(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    line.environment.pop(LIBRARIES_VARIABLE, None)
+    line.environment.pop(ALLOW_LIBRARIES, None)
     model = libraries.twice(tmp_path / "twice.onnx")
     done = line.run("tune", str(model), "--custom-op-library", "libtwice.so")
     assert done.code != 0
-    assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
+    assert f"{ALLOW_LIBRARIES}=FOLDER" in done.err
 
 
 # --- models that are loaded, changed, and inspected ---------------------------------------------------------
@@ -222,8 +223,8 @@ def test_a_model_is_loaded_with_its_library(command: CommandLine, folder: Path, 
     unused = command.run("inspect", model, *NAMED)
     assert unused.code == 2
     assert "--load" in unused.err
-    del command.environment[LIBRARIES_VARIABLE]
-    assert LIBRARIES_VARIABLE in command.run("inspect", model, "--load", *NAMED).err
+    del command.environment[ALLOW_LIBRARIES]
+    assert ALLOW_LIBRARIES in command.run("inspect", model, "--load", *NAMED).err
 
 
 @needs_compiler
@@ -234,7 +235,7 @@ def test_variants_and_their_errors_know_the_library(
     own.mkdir()
     here.mkdir()
     monkeypatch.chdir(here)
-    command.environment[LIBRARIES_VARIABLE] = str(own)
+    command.environment[ALLOW_LIBRARIES] = str(own)
     model = str(libraries.between_products(tmp_path / "m.onnx"))
     brought = {"libtwice.so": f"sha256:{sha256(libraries.compiled(own, 'libtwice.so', 'custom_op.cpp'))}"}
     made = command.run("transform", model, "--simplify", "--int8-dynamic", *NAMED, "--name", "q", "--json")
@@ -316,7 +317,7 @@ def test_onnxruntime_extensions_is_such_a_library(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "extensions.so").write_bytes(Path(extensions.get_library_path()).read_bytes())
     line = CommandLine(tmp_path)
-    line.environment[LIBRARIES_VARIABLE] = str(folder)
+    line.environment[ALLOW_LIBRARIES] = str(folder)
     model = libraries.upper(tmp_path / "upper.onnx")
     done = line.run(
         *("tune", str(model), "--custom-op-library", "extensions.so", "--feed", "x=hello"),

@@ -19,7 +19,7 @@ from core.run import job_types
 from core.run.scheduler import Scheduler
 from core.run.variants import family_configurations
 from core.show.export import export_python, export_yaml
-from core.show.sheets import Sheet, comparisons
+from core.show.sheets import Sheet, comparisons, history
 from core.show.sheets.trials import measured
 from core.spec import spec_from_dict, spec_from_yaml
 from core.store import ModelRecord, Store
@@ -157,7 +157,7 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
     for sheet in (
         measured(trial),
         comparisons.comparison_sheet(comparison, trials),
-        Sheet("", [comparisons.history([trial])]),
+        Sheet("", [history.table([trial])]),
     ):
         assert "outputs differ" in "\n".join(lines(sheet)).lower()
     _refused_without_a_reason(trial)

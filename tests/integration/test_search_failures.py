@@ -81,7 +81,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
             return None
         stage, everybody = left.pop(0), len(known.space.choices)
         choices = known.rivals or list(known.tried) or strategy(known, everybody)
-        return Step(stage=stage, choices=choices, budget_s=20, why=stage)
+        return Step(stage=stage, choices=choices, budget_s=20, why=stage, ranks=stage == "heat")
 
     monkeypatch.setattr(running, "next_step", following)
 

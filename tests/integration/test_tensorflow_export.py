@@ -10,7 +10,8 @@ import pytest
 
 from core import wire
 from core.wire.errors import ModelError, SpecError
-from core.worker.make.tensorflow_export import PACKAGES, export_tensorflow, require_packages
+from core.worker.make.export import export
+from core.worker.make.export.from_tensorflow import PACKAGES, require_packages
 from core.worker.models import inspect_model
 from tests.builders import export_plan
 from tests.command_line import CommandLine
@@ -38,7 +39,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(monkeypatch:
 def test_without_the_extra_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "m.keras").touch()
     with pytest.raises(SpecError, match="not installed"):
-        export_tensorflow(plan(tmp_path / "m.keras", tmp_path / "out.onnx"), silent)
+        export(plan(tmp_path / "m.keras", tmp_path / "out.onnx"), silent)
     assert [one.name for one in tmp_path.iterdir()] == ["m.keras"]
 
 
@@ -68,7 +69,7 @@ def keras_model() -> Any:
 @needs_extra
 def test_a_keras_file_becomes_a_model_that_agrees(tmp_path: Path) -> None:
     keras_model().save(tmp_path / "m.keras")
-    reply = export_tensorflow(plan(tmp_path / "m.keras", tmp_path / "m.onnx"), silent)
+    reply = export(plan(tmp_path / "m.keras", tmp_path / "m.onnx"), silent)
     info = inspect_model(str(tmp_path / "m.onnx"))
     assert info["batch_dim"] is not None
     assert info["metadata"]["ortune.source"] == "tensorflow m.keras"
@@ -79,7 +80,7 @@ def test_a_keras_file_becomes_a_model_that_agrees(tmp_path: Path) -> None:
 @needs_extra
 def test_a_saved_model_becomes_a_model_that_agrees(tmp_path: Path) -> None:
     keras_model().export(str(tmp_path / "saved"), verbose=False)
-    reply = export_tensorflow(plan(tmp_path / "saved", tmp_path / "m.onnx", opset=20), silent)
+    reply = export(plan(tmp_path / "saved", tmp_path / "m.onnx", opset=20), silent)
     assert reply["differences"]
     assert all(one["max_rel"] < 1e-4 for one in reply["differences"])
     assert any("newest that tf2onnx writes" in note for note in reply["notes"])
@@ -89,5 +90,5 @@ def test_a_saved_model_becomes_a_model_that_agrees(tmp_path: Path) -> None:
 def test_a_file_that_keras_cannot_load_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.keras").write_bytes(b"no archive")
     with pytest.raises(ModelError, match="Keras cannot load"):
-        export_tensorflow(plan(tmp_path / "m.keras", tmp_path / "out" / "m.onnx"), silent)
+        export(plan(tmp_path / "m.keras", tmp_path / "out" / "m.onnx"), silent)
     assert list((tmp_path / "out").iterdir()) == []

@@ -16,14 +16,9 @@ from core.run.plan import pinned
 from core.spec import session_from_dict
 from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.settings import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
-from core.wire.access import (
-    FOLDERS_VARIABLE,
-    LIBRARIES_VARIABLE,
-    available_libraries,
-    expert_allowed,
-    resolve_library,
-)
+from core.wire.access import available_libraries, expert_allowed, resolve_library
 from core.wire.errors import SpecError
+from core.wire.variables import ALLOW_LIBRARIES, OPEN_FOLDERS
 from core.worker.data.datasets import open_dataset
 from core.worker.session.feeds.images import _files
 
@@ -140,7 +135,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "a").mkdir(parents=True)
     for path in (folder / "in.png", folder / "a" / "in.png", tmp_path / "secret.png"):
         Image.new("RGB", (8, 8)).save(path)
-    monkeypatch.setenv(FOLDERS_VARIABLE, str(folder))
+    monkeypatch.setenv(OPEN_FOLDERS, str(folder))
     return folder
 
 
@@ -183,7 +178,7 @@ def test_links_of_an_image_folder_stay_in_the_open_folders(opened: Path) -> None
 def test_a_user_at_the_command_line_reads_what_he_names(
     opened: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(FOLDERS_VARIABLE)
+    monkeypatch.delenv(OPEN_FOLDERS)
     (opened / "rows.csv").write_text(f"in.png,1\n{opened.parent / 'secret.png'},2\n")
     assert open_dataset(plan(opened / "rows.csv")).rows == 2
 
@@ -236,7 +231,7 @@ def test_a_library_is_found_in_the_folder_with_its_hash(
 ) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "libops.so.1").write_bytes(b"\x7fELF rest")
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))
     path, found = resolve_library("sub/libops.so.1")
     assert path == tmp_path / "sub" / "libops.so.1"
     digest = hashlib.sha256(b"\x7fELF rest").hexdigest()
@@ -269,14 +264,14 @@ def test_what_is_no_such_library_is_refused_with_the_reason(
     (door / "empty.so").touch()
     (tmp_path / "outside.so").write_bytes(b"\x7fELF")
     (door / "link.so").symlink_to(tmp_path / "outside.so")
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(door))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(door))
     with pytest.raises(SpecError, match=told):
         resolve_library(named)
-    monkeypatch.delenv(LIBRARIES_VARIABLE)
+    monkeypatch.delenv(ALLOW_LIBRARIES)
     assert available_libraries() == []
     with pytest.raises(SpecError, match="folder") as caught:
         resolve_library(named)
-    assert f"{LIBRARIES_VARIABLE}=FOLDER" in caught.value.hint
+    assert f"{ALLOW_LIBRARIES}=FOLDER" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,16 @@ from hypothesis import strategies as st
 from core.evidence.background_load import (
     CAUSES,
     FLAGS,
-    GradeReport,
-    biased,
     busy,
     discard_reason,
     flag_blocks,
-    grade,
-    invalid_reason,
     summarize,
     unusual_speed,
     windows,
 )
-from core.evidence.other_processes import OtherProcesses, Program
+from core.evidence.other_processes import OtherProcesses
+from core.evidence.quality import GradeReport, biased, grade, invalid_reason
+from core.evidence.result_types import Program
 from core.evidence.speedup_interval import Contrast, contrast
 from core.evidence.verdict import Grade
 from core.wire import Counters

@@ -83,7 +83,7 @@ def test_many_configurations_are_predicted_piece_by_piece(monkeypatch: pytest.Mo
 
 
 def test_one_observation_is_enough_for_a_model() -> None:
-    mean, deviation = fit(CODES[3:4], [0.1], [None]).at(CODES)
+    mean, deviation = fit(CODES[3:4], [0.1], [0.05]).at(CODES)
     assert np.isfinite(mean).all()
     assert (deviation > 0).all()
     assert mean[3] == pytest.approx(mean.max())
@@ -147,7 +147,7 @@ def test_the_prior_variance_is_that_of_one_configuration_with_itself() -> None:
 @given(st.lists(st.integers(0, len(CODES) - 1), min_size=1, max_size=12), st.integers(0, 1000))
 def test_any_observations_make_a_model(rows: list[int], seed: int) -> None:
     gains = np.random.default_rng(seed).normal(0, 2, len(rows)).tolist()
-    mean, deviation = fit(CODES[rows], gains, [None if i % 2 else 0.0 for i in rows]).at(CODES)
+    mean, deviation = fit(CODES[rows], gains, [0.05 if i % 2 else 0.0 for i in rows]).at(CODES)
     assert np.isfinite(mean).all()
     assert np.isfinite(deviation).all()
 
@@ -184,7 +184,7 @@ def test_expected_improvement_of_known_cases() -> None:
 
 
 def test_effects_of_values_are_those_that_were_put_in() -> None:
-    found = {(one.axis, one.value): one for one in main_effects(model(), CODES)}
+    found = {(one.axes[0], one.values[0]): one for one in main_effects(model(), CODES)}
     one = found[0, 1]
     assert abs(one.mean - 0.2) < 0.03
     assert 0 < one.error < 0.03

@@ -21,11 +21,11 @@ from core.evidence.other_processes import (
     SERVER,
     OtherProcesses,
     Process,
-    Program,
     Snapshot,
     between,
     cores_text,
 )
+from core.evidence.result_types import Program
 from core.process import cpu_use
 from core.process.cpu_use import parse_process, program, snapshot, viewers
 from core.run.idle_wait import (
@@ -61,7 +61,7 @@ def look(at_s: float, *processes: Process, busy_s: float | None = None, **change
 
 
 def cores(found: OtherProcesses) -> dict[str, float]:
-    return {one.name: pytest.approx(one.cores) for one in found.programs}
+    return {one["name"]: pytest.approx(one["cores"]) for one in found.programs}
 
 
 # -- between two snapshots ---------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_processes_of_one_program_are_one_entry_and_the_largest_comes_first() ->
     after = look(20.0, process(5, 9.0, "chromium"), process(6, 6.0, "chromium"), process(7, 6.0, "yes"))
     found = between(before, after, own=())
     assert cores(found) == {"chromium": 1.2, "yes": 0.3}
-    assert [one.name for one in found.programs] == ["chromium", "yes"]
+    assert [one["name"] for one in found.programs] == ["chromium", "yes"]
     assert found.cores == pytest.approx(1.5)
     assert found.unnamed_cores == 0
     assert found.seconds == 10.0

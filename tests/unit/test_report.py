@@ -13,7 +13,6 @@ import pytest
 
 from core.run.axes import point_name
 from core.run.best_point import rank_points
-from core.show import sweep_words
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -28,7 +27,7 @@ from core.show.report.subjects import (
     find,
 )
 from core.show.setting_chips import changes_text
-from core.show.sheets import Fact
+from core.show.sheets import Fact, sweeps
 from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
 from core.spec.effort import DEFAULT_MARGIN
@@ -140,7 +139,7 @@ def best_of(curve: AboutSweep) -> str:
     """The best point in the words of the page, with all that is inconclusive against it."""
     stands = rank_points(curve.points, line_s=None, margin=DEFAULT_MARGIN)
     assert stands.best is not None
-    said = sweep_words.sentence(curve.points, stands)
+    said = sweeps.sentence(curve.points, stands)
     assert f"throughput: {point_name(stands.best.values)}: " in said
     return said
 

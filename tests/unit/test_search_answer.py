@@ -259,32 +259,34 @@ def memory(key: str, megabytes: float, **facts: Any) -> Evaluation:
     return tried(key, values={"peak_rss": megabytes * 1e6}, **facts)
 
 
-def test_ties_are_broken_by_memory_and_never_by_noise() -> None:
-    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.196)) == "ba"
-    assert order((memory("a", 52), 0.2), (memory("b", 50), 0.196)) == "ab"
-    for least in range(40, 60):  # wherever the steps lie
-        assert order((memory("a", least * 1.05), 0.2), (memory("b", least), 0.196)) == "ab"
+TWO, ONE = {"intra_op_num_threads": 2}, {"intra_op_num_threads": 1, "enable_mem_pattern": False}
+PLAIN, MORE = {"enable_mem_pattern": False}, {"enable_mem_pattern": False, "enable_cpu_mem_arena": False}
 
 
-def test_then_by_threads_then_by_how_little_changes() -> None:
-    two, one = {"intra_op_num_threads": 2}, {"intra_op_num_threads": 1, "enable_mem_pattern": False}
-    assert order((tried("a", changes=two), 0.2), (tried("b", changes=one), 0.196)) == "ba"
-    plain, more = {"enable_mem_pattern": False}, {"enable_mem_pattern": False, "enable_cpu_mem_arena": False}
-    assert order((tried("a", changes=more), 0.2), (tried("b", changes=plain), 0.196)) == "ba"
-    assert order((tried("a", changes=plain), 0.2), (tried("b", changes=one), 0.196), threads=1) == "ab"
+@pytest.mark.parametrize(
+    ("ones", "how", "expected"),
+    [
+        ([(memory("a", 80), 0.2), (memory("b", 50), 0.196)], {}, "ba"),
+        ([(memory("a", 52), 0.2), (memory("b", 50), 0.196)], {}, "ab"),  # less than a step of memory apart
+        ([(tried("a", changes=TWO), 0.2), (tried("b", changes=ONE), 0.196)], {}, "ba"),  # fewer threads
+        ([(tried("a", changes=MORE), 0.2), (tried("b", changes=PLAIN), 0.196)], {}, "ba"),  # fewer changes
+        ([(tried("a", changes=PLAIN), 0.2), (tried("b", changes=ONE), 0.196)], {"threads": 1}, "ab"),
+        (
+            [(memory("a", 80), 0.2), (memory("b", 50), 0.19)],
+            {},
+            "ab",
+        ),  # farther off than a quarter of the margin
+        ([(memory("a", 80), 0.2), (memory("b", 50), 0.196)], {"level": "a"}, "ab"),  # significantly slower
+        ([(memory("a", 80), 0.2), (memory("b", 90), 0.1), (memory("c", 10), 0.05)], {}, "abc"),  # no ties
+        ([], {}, ""),
+    ],
+)
+def test_cost_breaks_ties_and_everything_else_keeps_its_order(ones: Any, how: Any, expected: str) -> None:
+    assert order(*ones, **how) == expected
 
 
-def test_whoever_is_farther_off_than_a_quarter_of_the_margin_is_no_tie() -> None:
-    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19)) == "ab"
-
-
-def test_whatever_the_comparison_told_from_the_fastest_is_no_tie() -> None:
-    assert order((memory("a", 80), 0.2), (memory("b", 50), 0.19), level="a") == "ab"
-
-
-def test_those_behind_keep_their_order() -> None:
-    assert order((memory("a", 80), 0.2), (memory("b", 90), 0.1), (memory("c", 10), 0.05)) == "abc"
-    assert order() == ""
+def test_the_steps_of_memory_begin_at_the_least() -> None:
+    assert all(order((memory("a", n * 1.05), 0.2), (memory("b", n), 0.196)) == "ab" for n in range(40, 60))
 
 
 # --- the Pareto front -----------------------------------------------------------------------------------
@@ -298,21 +300,17 @@ def pareto_front(*ones: Evaluation, objective: str = "latency") -> str:
     return "".join(one["trial"] for one in answers.pareto_front(ones, question(objective=objective), MARGIN))
 
 
-def test_whoever_is_surely_worse_in_one_and_better_in_none_leaves_the_front() -> None:
-    assert pareto_front(point("a", 0.3, 0.0), point("b", 0.1, 0.3), point("c", 0.1, 0.0)) == "ab"
-
-
-def test_what_is_not_sure_stays_on_the_front() -> None:
-    assert pareto_front(point("a", 0.3, 0.0, 0.2), point("b", 0.1, 0.0, 0.2)) == "ab"
-
-
-def test_equals_do_not_drive_each_other_off() -> None:
-    assert pareto_front(point("a", 0.101, 0.1), point("b", 0.1, 0.101)) == "ab"
-
-
-def test_the_best_in_one_respect_is_never_dominated() -> None:
-    ones = [point(str(i), 0.05 * i, 0.05 * (7 - i)) for i in range(8)]
-    assert pareto_front(*ones) == "76543210"
+@pytest.mark.parametrize(
+    ("points", "front"),
+    [
+        ([("a", 0.3, 0.0), ("b", 0.1, 0.3), ("c", 0.1, 0.0)], "ab"),  # c: worse in one, better in none
+        ([("a", 0.3, 0.0, 0.2), ("b", 0.1, 0.0, 0.2)], "ab"),  # that b is worse is not sure
+        ([("a", 0.101, 0.1), ("b", 0.1, 0.101)], "ab"),  # equals
+        ([(str(i), 0.05 * i, 0.05 * (7 - i)) for i in range(8)], "76543210"),  # each is best in one respect
+    ],
+)
+def test_the_front_has_whatever_nothing_else_surely_dominates(points: Any, front: str) -> None:
+    assert pareto_front(*(point(*one) for one in points)) == front
 
 
 def test_what_failed_or_was_not_measured_is_on_no_front() -> None:

@@ -375,7 +375,7 @@ def test_after_one_that_was_left_open_the_next_best_is_confirmed() -> None:
 def test_an_objective_without_rivals_is_looked_at_again() -> None:
     machine = Machine(space=LARGE, gain=gains(LARGE, 4))
     run = Run(machine=machine, strategy=designed, budget_s=60, objective={"cpu_s": 1.0}).go()
-    again = [step for step in run.steps if step.again]
+    again = [step for step in run.steps if step.ranks]
     assert [step.stage for step in again] == ["screen"]
     assert run.regret < 0.05
 

@@ -100,7 +100,7 @@ def test_rules_hold_in_whichever_order_axes_are_named() -> None:
 def test_a_rule_reads_the_start_where_a_setting_does_not_vary() -> None:
     parallel = builders.spec(session={"execution_mode": "ORT_PARALLEL"})
     with pytest.raises(SpecError):
-        check_any_varies(without([INTER], ["inter_op_num_threads"])[0])
+        check_any_varies(without([INTER], ["inter_op_num_threads"]))
     assert len(space(BASE, [INTER]).choices) == 1
     assert len(space(parallel, [INTER]).choices) == 3
 
@@ -242,9 +242,8 @@ def test_a_value_that_a_setting_does_not_take_is_refused() -> None:
 
 def test_settings_and_values_can_be_forbidden() -> None:
     axes = [THREADS, MODE, SPIN]
-    left, taken = without(axes, ["execution_mode", "intra_op_num_threads=2", "off"])
+    left = without(axes, ["execution_mode", "intra_op_num_threads=2", "off"])
     assert [(one.name, one.values) for one in left] == [("intra_op_num_threads", (0, 1))]
-    assert taken == {"execution_mode": 2, "intra_op_num_threads=2": 1, "off": 1}
 
 
 def test_the_starts_own_value_stays() -> None:
@@ -253,7 +252,7 @@ def test_the_starts_own_value_stays() -> None:
 
 
 def test_a_choice_can_be_forbidden_by_its_name_alone() -> None:
-    left, _ = without([MODE, THREADS], ["ort_parallel"])
+    left = without([MODE, THREADS], ["ort_parallel"])
     assert [one.name for one in left] == ["intra_op_num_threads"]
 
 
@@ -268,7 +267,7 @@ def test_what_does_not_vary_offers_the_nearest_name(text: str, near: str) -> Non
 
 
 def test_nothing_left_to_vary_is_refused() -> None:
-    left, _ = without([MODE], ["execution_mode"])
+    left = without([MODE], ["execution_mode"])
     with pytest.raises(SpecError, match="Nothing is left to vary"):
         check_any_varies(left)
 

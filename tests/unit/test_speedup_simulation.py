@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from core.evidence import continuation
-from core.evidence.background_load import invalid_reason
+from core.evidence.quality import invalid_reason
 from core.evidence.ranking import ranks
 from core.evidence.record import Settings
 from core.evidence.speedup_interval import (

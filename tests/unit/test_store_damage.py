@@ -16,7 +16,7 @@ import pytest
 
 from core.cli import run
 from core.run.job_log import clean_up
-from core.store import Accuracy, Store, database, lost_by_restore, restore
+from core.store import Accuracy, Query, Store, database, lost_by_restore, restore, restoring
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
@@ -71,7 +71,7 @@ def test_damaged_row_is_told_as_damaged_and_hides_no_other(
     put(store, "broken1")
     change(store, statement, "broken1")
     assert [one.id for one in store.trials()] == ["whole1"]
-    shown = {one.id: one for one in store.trials(damaged=True)}
+    shown = {one.id: one for one in store.trial_page(Query())[0]}
     assert shown["whole1"].state == "COMPLETE"
     assert (shown["broken1"].state, shown["broken1"].result) == ("DAMAGED", None)
     with pytest.raises(StoreError, match="broken1") as caught:
@@ -100,7 +100,7 @@ def test_damaged_measurement_is_not_reused_and_can_be_deleted(store: Store) -> N
     put_comparison(store, "race", ["cand", "base"])
     change(store, "UPDATE comparisons SET contestants = '[{' WHERE id = 'race'")
     store.delete_trials(["newer1"])
-    assert [one.id for one in store.trials(damaged=True) if one.id == "newer1"] == []
+    assert [one.id for one in store.trial_page(Query())[0] if one.id == "newer1"] == []
 
 
 def test_damaged_samples_are_told_even_where_they_unpack(store: Store) -> None:
@@ -119,10 +119,10 @@ def test_change_of_a_damaged_row_does_not_make_it_sound(store: Store) -> None:
     store.create_trial(trial("broken1", state="RUNNING"))
     change(store, "UPDATE trials SET spec = '{}' WHERE id = 'broken1'")
     store.update_trial("broken1", state="COMPLETE", result=result())
-    assert store.trials(damaged=True)[0].state == "DAMAGED"
+    assert store.trial_page(Query())[0][0].state == "DAMAGED"
     clean_up(store)
     store.prune(keep_bytes=0)
-    assert store.trials(damaged=True)[0].state == "DAMAGED"
+    assert store.trial_page(Query())[0][0].state == "DAMAGED"
 
 
 def test_unfinished_rows_that_are_damaged_stop_nobody(store: Store) -> None:
@@ -130,7 +130,7 @@ def test_unfinished_rows_that_are_damaged_stop_nobody(store: Store) -> None:
         store.create_trial(trial(f"lost{number}"), process="p")
         change(store, f"UPDATE trials SET process = {process} WHERE id = 'lost{number}'")
     clean_up(store)
-    assert len(store.trials(damaged=True)) == 3
+    assert len(store.trial_page(Query())[0]) == 3
 
 
 def test_damaged_comparisons_and_accuracies_are_told(store: Store) -> None:
@@ -224,7 +224,7 @@ def _shows_what_was_written(path: Path, want: dict[str, Any]) -> bool:
     """False where damage is told; what is shown without it must be what was written."""
     try:
         store = Store(path)
-        listed = store.trials(damaged=True)
+        listed = store.trial_page(Query())[0]
     except StoreError:
         return False
     whole = True
@@ -265,7 +265,7 @@ def test_rows_of_an_older_store_get_checksums_when_it_is_migrated(old_store: Pat
     assert len(list(old_store.parent.glob("ortune.db.format-3-*"))) == 1
     assert store.check().damaged == 0
     change(store, "UPDATE trials SET model_name = 'other'")
-    shown = {one.id: one.state for one in store.trials(damaged=True)}
+    shown = {one.id: one.state for one in store.trial_page(Query())[0]}
     assert shown == {"older1": "DAMAGED", "newer1": "DAMAGED"}
 
 
@@ -275,7 +275,7 @@ def test_migration_without_space_for_its_copy_changes_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(database.copies, "copy", full)
+    monkeypatch.setattr(database, "copy", full)
     with pytest.raises(StoreError, match="space"):
         Store(old_store)
     with closing(sqlite3.connect(old_store)) as db:
@@ -427,11 +427,11 @@ def test_a_damaged_store_has_nothing_that_a_restore_would_lose(store: Store, tmp
 def test_a_store_that_cannot_be_read_is_not_taken_for_an_empty_one(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Path) -> int:
+    def fail(*_: Path) -> set[tuple[str, str]]:
         raise sqlite3.OperationalError("disk I/O error")
 
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr(database.copies, "count_missing", fail)
+    monkeypatch.setattr(restoring, "_ids", fail)
     with pytest.raises(StoreError, match="disk I/O error"):
         lost_by_restore(tmp_path / "kept.db", store.path)
 
@@ -440,7 +440,7 @@ def test_writer_that_stays_stops_a_restore(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr(database, "BUSY_S", 0.1)
+    monkeypatch.setattr(restoring, "BUSY_S", 0.1)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):

@@ -18,7 +18,6 @@ from core.run.axes import (
     BATCH,
     MAX_POINTS,
     THREADS,
-    Axis,
     axes_of_study,
     axis,
     axis_names,
@@ -51,9 +50,9 @@ from core.run.sweep import (
     running_points,
     with_values,
 )
-from core.show import sweep_words
-from core.show.sheets import comparisons
+from core.show.sheets import sweeps
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.space import Axis
 from core.wire.errors import SpecError
 from dashboard.charts import heatmap_charts
 from tests import builders
@@ -452,7 +451,7 @@ def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measu
 
 
 def words_of(points: Sequence[Measured], line_s: float | None = None) -> str:
-    return sweep_words.sentence(points, rank_points(points, line_s=line_s, margin=0.02))
+    return sweeps.sentence(points, rank_points(points, line_s=line_s, margin=0.02))
 
 
 def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -> None:
@@ -524,9 +523,9 @@ def is_dominated_by_nothing(seed: int) -> None:
     cells = {one.point: one for one in heatmap_charts.plane_info(points, axes, stands).cells}
     tradeoff = heatmap_charts.tradeoff_info(points, axes, stands)
     spots = {spot.point: spot for spots in tradeoff.groups.values() for spot in spots}
-    table = comparisons.points(points, stands)
+    table = sweeps.points(points, stands)
     marks = [row[[one.name for one in table.columns].index("best")] for row in table.rows]
-    said = sweep_words.sentence(points, stands)
+    said = sweeps.sentence(points, stands)
     best = [one for one in points if point_name(one.values) in said.split(" samples/s")[0] and one.ranked]
     if stands.best is None:
         assert not [one for one in points if one.ranked and (not line_s or one.latency["p95_s"] <= line_s)]

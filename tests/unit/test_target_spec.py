@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.evidence.comparison import same_request
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
-from core.spec.metrics import METRICS, Metric
+from core.spec.metrics import METRICS, Metric, MetricName
 from core.spec.targets import TargetSpec, limit_text, parse_limit, target_from_dict
 from core.wire.errors import SpecError
 
@@ -194,3 +194,21 @@ def test_the_example_file_is_a_configuration_with_targets() -> None:
     spec = spec_from_yaml((ROOT / "sample_models" / "digits_scorecard.yaml").read_text())
     assert {one.about.source for one in spec.targets} == {"race", "accuracy", "file"}
     assert spec.dataset is not None
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_row_of_the_table_has_all_words_of_its_uses(metric: Metric) -> None:
+    in_a_result = metric.source == "race"
+    assert bool(metric.field) is in_a_result
+    assert bool(metric.objective) is bool(metric.short) is bool(metric.better) is bool(metric.worse)
+    assert bool(metric.column) is bool(metric.key)
+    assert bool(metric.label) is bool(metric.tile_help)
+    assert not (metric.by_rounds and not in_a_result)
+    assert not (metric.objective and metric.source == "accuracy")
+
+
+def test_names_of_metrics_are_unique() -> None:
+    assert list(METRICS) == list(get_args(MetricName))
+    for names in ([one.short for one in METRICS.values()], [one.key for one in METRICS.values()]):
+        known = [name for name in names if name]
+        assert len(set(known)) == len(known)

@@ -15,7 +15,7 @@ from core.evidence.evaluations import Evaluation
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
 from core.show.setting_chips import short_words
-from core.show.sheets import Fact, Sheet, comparisons, searches
+from core.show.sheets import Fact, Sheet, comparisons, history, searches, sweeps
 from core.show.table import Column, Table, csv_text, md_text, tabulate, texts
 from core.store import StudyRecord
 from tests import builders
@@ -79,9 +79,9 @@ def points() -> list[Measured]:
 def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
-        "history": lines(Sheet("", [comparisons.history([trial(), other])])),
+        "history": lines(Sheet("", [history.table([trial(), other])])),
         "compare": lines(Sheet("", [comparisons.configurations(comparison(), [trial(), other])])),
-        "sweep": lines(Sheet("", [comparisons.points(points())])),
+        "sweep": lines(Sheet("", [sweeps.points(points())])),
         "nodes": lines(Sheet("", [Table(columns=texts("node", "operator", "ms", left=2), rows=NODES)])),
     }
 
@@ -164,7 +164,7 @@ def test_a_history_is_one_line_a_trial_and_no_name_in_it_is_broken() -> None:
     spec = builders.spec(session={"intra_op_num_threads": 4, "graph_optimization_level": "ORT_ENABLE_BASIC"})
     ended = trial("a" * 16, state="FAIL", result=None, error=FAILED, model_name="tiny_transformer")
     trials = [*(builders.trial(f"{n:016x}", spec, model_name="tiny_transformer") for n in range(19)), ended]
-    shown = lines(Sheet("", [comparisons.history(trials)]))
+    shown = lines(Sheet("", [history.table(trials)]))
     assert len(shown) <= len(trials) + 3  # the head and what is left out
     assert max(map(len, shown)) <= 80
     assert sum("tiny_transformer" in line and "graph BASIC, …" in line for line in shown) == 19
@@ -218,14 +218,14 @@ def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: p
 
 def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     (row, lost) = csv.DictReader(
-        io.StringIO(csv_text(comparisons.history([trial(), trial("b" * 16, result=None, error=FAILED)])))
+        io.StringIO(csv_text(history.table([trial(), trial("b" * 16, result=None, error=FAILED)])))
     )
     assert (row["p50_ms"], row["p50_ms_low"], row["rows_per_s"]) == ("1234.56789", "1200.0", "12345.678")
     assert (row["grade"], row["changed"], row["batch_size"]) == ("B", "intra_op_num_threads=1", "8")
     assert row["model"] == "'=cmd|' /C calc'!A0"
     assert lost["error"].startswith("It crashed")
     assert lost["p50_ms"] == ""
-    assert csv_text(comparisons.history([])) == ""
+    assert csv_text(history.table([])) == ""
     (first, second) = csv.DictReader(
         io.StringIO(csv_text(comparisons.configurations(comparison(), [trial()])))
     )
@@ -233,13 +233,13 @@ def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
         *("1", "1.4", "FASTER", "COMPLETE"),
     )
     assert (second["role"], second["state"]) == ("baseline", "deleted")
-    (point, failed) = csv.DictReader(io.StringIO(csv_text(comparisons.points(points()))))
+    (point, failed) = csv.DictReader(io.StringIO(csv_text(sweeps.points(points()))))
     assert (point["a_dimension_with_a_name_0"], point["p95_ms"]) == ("128", "1200.0")
     assert (failed["state"], failed["error"]) == ("FAIL", "It crashed.")
 
 
 def test_markdown_has_every_column_and_no_stray_bar() -> None:
-    text = md_text(comparisons.history([trial(result=None, error=FAILED)]))
+    text = md_text(history.table([trial(result=None, error=FAILED)]))
     head, rule, row = text.splitlines()
     columns = head.count("|")
     assert rule.count("---") == columns - 1

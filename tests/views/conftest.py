@@ -23,7 +23,7 @@ from core.process.job_worker import run_job
 from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models
-from core.wire.access import EXPERT_VARIABLE, FOLDERS_VARIABLE
+from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
 from dashboard import session_jobs, state
 from tests import tiny_models
 from tests.views import sample_results
@@ -82,8 +82,8 @@ def home(
     monkeypatch.setenv("ORTUNE_HOME", str(path))
     monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
     monkeypatch.delenv("ORTUNE_MODELS", raising=False)
-    monkeypatch.delenv(EXPERT_VARIABLE, raising=False)
-    monkeypatch.setenv(FOLDERS_VARIABLE, "")  # the dashboard sets it; it must not outlast the test
+    monkeypatch.delenv(ALLOW_EXPERT, raising=False)
+    monkeypatch.setenv(OPEN_FOLDERS, "")  # the dashboard sets it; it must not outlast the test
     # No process has the trials that tests invent: a page that checks every few seconds would end them.
     monkeypatch.setattr(state, "settled", lambda store: None)
     st.cache_resource.clear()

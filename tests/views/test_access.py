@@ -14,8 +14,8 @@ from core.evidence.comparison import Configuration
 from core.run import job_types
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
-from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import TunerError
+from core.wire.variables import ALLOW_LIBRARIES
 from dashboard import fields, folders, state
 from tests import libraries, tiny_models
 from tests.reading import tells
@@ -170,12 +170,12 @@ def test_libraries_are_offered_only_where_the_operator_opens_a_folder(
     open_page: Open, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = fields.key("custom_op_libraries")
-    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    monkeypatch.delenv(ALLOW_LIBRARIES, raising=False)
     assert key not in keys(unfolded(open_page(model=mlp)))
     (tmp_path / "libops.so").write_bytes(b"\x7fELF")
     (tmp_path / "notes.txt").write_text("no library")
     (tmp_path / "out.so").symlink_to("/etc/hostname")
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))
     at = open_page(model=mlp)
     assert widget(at, "custom_op_libraries").options == ["libops.so"]
     widget(at, "custom_op_libraries").set_value(["libops.so"]).run()
@@ -188,7 +188,7 @@ def test_libraries_are_offered_only_where_the_operator_opens_a_folder(
 def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
+    monkeypatch.delenv(ALLOW_LIBRARIES, raising=False)
     at = open_page("export", model=mlp)
     named = f"{{custom_op_libraries: [libops.so@sha256:{'a' * 64}]}}"
     document = f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {mlp.sha256}}}\nsession: {named}"
@@ -199,7 +199,7 @@ def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed
     [offered] = widget(at, "custom_op_libraries").options
     assert tells(offered, "libops.so", "aaaaaaaaaaaa")
     at.button(key="run").click().run()
-    assert LIBRARIES_VARIABLE in texts(at)
+    assert ALLOW_LIBRARIES in texts(at)
 
 
 @libraries.needs_compiler
@@ -212,7 +212,7 @@ def test_a_library_serves_loading_variants_and_their_errors(
     key, folder = fields.key("custom_op_libraries"), tmp_path / "door"
     folder.mkdir()
     libraries.compiled(folder, "libtwice.so", "custom_op.cpp")
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(folder))
     at = open_page("models", model=add_model(libraries.between_products))
     at.button(key="models.load").click().run()
     assert lines(at, "`Twice`")

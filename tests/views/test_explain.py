@@ -449,7 +449,7 @@ def test_an_explanation_that_came_to_nothing_says_why(
     ended = status(compared, state=state_, error=record_from_error(error))
     jobs(ended)
     at = open_why(open_page, mlp, compared)
-    at.session_state["explain.job"] = (ended.what, ended.id)
+    at.session_state[f"explain.job.{compared.baseline.id}.{compared.trial.id}"] = ended.id
     at.run()
     assert not at.exception
     assert any(said in f"{one.value} {one.icon}" for one in [*at.error, *at.info])

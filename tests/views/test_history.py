@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, CONTROL_FAILED
-from core.show.sheets import comparisons
+from core.show.sheets import history
 from core.show.table import Column, tabulate
 from core.store import Change, ModelRecord
 from core.store.library import remove_model
@@ -306,11 +306,11 @@ def test_trials_of_a_study_stand_together_where_its_newest_is(open_page: Open, m
         state.store().update_trial(trial.id, study=study)
     at = open_page("history")
     assert table(at)["Study"].tolist() == ["", "sweep b", "search a", "search a", ""]
-    indented = [one.startswith(comparisons.BELOW) for one in table(at)["Changed"]]
+    indented = [one.startswith(history.BELOW) for one in table(at)["Changed"]]
     assert indented == [False, False, False, True, False]
     at.selectbox(key="history.order").set_value("newest").run()
     assert table(at)["Study"].tolist() == ["", "sweep b", "search a", "", "search a"]
-    assert not any(one.startswith(comparisons.BELOW) for one in table(at)["Changed"])
+    assert not any(one.startswith(history.BELOW) for one in table(at)["Changed"])
 
 
 @pytest.mark.parametrize(("characters", "wraps"), [(36, False), (90, True)])

@@ -14,7 +14,7 @@ from core.run.live import LEAST_LAUNCHES
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from dashboard import state
-from dashboard.widgets import live_estimate
+from dashboard.views.tune import live_estimate
 from tests.reading import numbers, tells
 from tests.views import sample_results
 from tests.views.page import Jobs, Open, click, followed, icons, lines, status, streamed_lines, texts, widget

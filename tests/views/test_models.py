@@ -37,7 +37,7 @@ def sent(files: Mapping[str, bytes], batch: str = "a" * 32) -> list[Path]:
 
 
 def after_upload(at: AppTest, files: list[Path]) -> AppTest:
-    at.session_state["models.pending"] = [str(file) for file in files]
+    at.session_state["models.upload.pending"] = [str(file) for file in files]
     at.run()
     assert not at.exception
     return at

@@ -16,7 +16,7 @@ from core.store import ModelRecord
 from core.worker.measure.profile_parser import parse_profile
 from dashboard import state
 from dashboard.charts.profile_charts import NOT_FOUND, REST
-from dashboard.widgets import profile_results
+from dashboard.views.profile import results as profile_results
 from tests import tiny_models
 from tests.builders import PEAK_TIMES
 from tests.reading import numbers, tells

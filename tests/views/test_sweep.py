@@ -18,10 +18,11 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
 from core.run import axes, prediction
-from core.run.axes import Axis, point_name
+from core.run.axes import point_name
 from core.show import verdict
 from core.show.verdict import in_words
 from core.spec import TrialSpec
+from core.spec.space import Axis
 from core.store import ModelRecord, Store
 from dashboard import state
 from tests import builders, tiny_models

@@ -27,9 +27,9 @@ from core.spec.settings import SETTINGS, trial_setting
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
-from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
+from core.wire.variables import ALLOW_LIBRARIES
 from core.worker.session.ort_errors import provider_error
 from dashboard import demo, fields, format, state
 from tests import builders, tiny_models
@@ -136,7 +136,7 @@ def test_a_file_dropped_on_the_first_page_that_is_no_model_is_refused_there(open
 
 
 def dropped(at: AppTest, files: list[Path]) -> AppTest:
-    at.session_state["first.pending"] = [str(file) for file in files]
+    at.session_state["first.upload.pending"] = [str(file) for file in files]
     at.run()
     assert not at.exception
     return at
@@ -145,7 +145,7 @@ def dropped(at: AppTest, files: list[Path]) -> AppTest:
 def test_every_setting_of_the_table_is_on_the_page_with_its_help(
     open_page: Open, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))  # else there is nothing to choose libraries from
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))  # else there is nothing to choose libraries from
     at = open_page(model=mlp)
     unfolded(at).get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
     apart = {"dims", "feed_values", "streams"}  # by dimension, by input, and only one value is possible

@@ -27,10 +27,10 @@ from core.wire.output_check import OUTPUTS_DIFFER
 from dashboard import fields, state
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import steps as step_controls
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import dataset
-from dashboard.widgets import steps as step_controls
 from tests import builders, tiny_models
 from tests.builders import node, passes, side
 from tests.reading import numbers, tells

@@ -7,7 +7,7 @@ curve, `pairs` the comparison of two models on the same rows.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from core.evidence.metrics.areas import Roc, auc_difference, macro_auc, roc_auc, roc_curve
 from core.evidence.metrics.intervals import Booleans, Floats, Integers, Interval, Share, share_of, wilson
 from core.evidence.metrics.pairs import Judgement, Paired, mcnemar, newcombe_paired, not_worse, paired
+from core.wire.plain_data import plain
 
 __all__ = [
     "AtThreshold",
@@ -133,10 +134,10 @@ class ClassMetrics:
         return {
             "class": self.number,
             "support": self.support,
-            "sensitivity": self.sensitivity.to_dict(),
-            "specificity": self.specificity.to_dict(),
-            "precision": self.precision.to_dict(),
-            "roc_auc": self.roc_auc.to_dict(),
+            "sensitivity": plain(self.sensitivity),
+            "specificity": plain(self.specificity),
+            "precision": plain(self.precision),
+            "roc_auc": plain(self.roc_auc),
         }
 
 
@@ -173,29 +174,29 @@ class AtThreshold:
     def sensitivity(self) -> Share:
         """Share of the rows of the class that are predicted as it."""
         missed = self.false_negatives + self.unread_positives
-        return Share(count=self.true_positives, total=self.true_positives + missed)
+        return Share.of(self.true_positives, self.true_positives + missed)
 
     @property
     def specificity(self) -> Share:
         """Share of all other rows that are not predicted as the class."""
         wrong = self.false_positives + self.unread_negatives
-        return Share(count=self.true_negatives, total=self.true_negatives + wrong)
+        return Share.of(self.true_negatives, self.true_negatives + wrong)
 
     @property
     def precision(self) -> Share:
         """Share of the rows predicted as the class that belong to it."""
-        return Share(count=self.true_positives, total=self.true_positives + self.false_positives)
+        return Share.of(self.true_positives, self.true_positives + self.false_positives)
 
     @property
     def accuracy(self) -> Share:
         """Share of all rows that are predicted correctly."""
         right = self.true_positives + self.true_negatives
-        return Share(count=right, total=self.sensitivity.total + self.specificity.total)
+        return Share.of(right, self.sensitivity.total + self.specificity.total)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         shares = ("sensitivity", "specificity", "precision", "accuracy")
-        return {**asdict(self), **{name: getattr(self, name).to_dict() for name in shares}}
+        return {**plain(self), **{name: plain(getattr(self, name)) for name in shares}}
 
 
 def at_threshold(scores: Floats, positives: Booleans, threshold: float) -> AtThreshold:

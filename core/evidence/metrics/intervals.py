@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,47 +23,38 @@ class Interval:
     low: float | None
     high: float | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data."""
-        return asdict(self)
-
 
 UNKNOWN = Interval(value=None, low=None, high=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """`count` of `total` rows, with Wilson's interval."""
+class Share(Interval):
+    """A share of samples with its Wilson 95 % interval; null without samples."""
 
     count: int
     total: int
 
-    @property
-    def value(self) -> float | None:
-        """The share; None without rows."""
-        return self.count / self.total if self.total else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return value, bounds and counts as plain JSON data."""
-        low, high = wilson(self.count, self.total) if self.total else (None, None)
-        return {"value": self.value, "low": low, "high": high, "count": self.count, "total": self.total}
+    @classmethod
+    def of(cls, count: int, total: int) -> Share:
+        """Return the share `count` of `total`."""
+        low, high = wilson(count, total) if total else (None, None)
+        return cls(value=count / total if total else None, low=low, high=high, count=count, total=total)
 
 
-def wilson(k: float, n: float, z: float = Z) -> tuple[float, float]:
+def wilson(k: float, n: float) -> tuple[float, float]:
     """Return Wilson's interval of a share: all p with |k/n - p| <= z sqrt(p (1 - p) / n).
 
     Args:
         k: rows that count, 0 to n.
         n: all rows, above 0.
-        z: quantile of the normal distribution.
     """
-    share, square = k / n, z * z / n
+    share, square = k / n, Z * Z / n
     centre = share + square / 2
-    half = z * math.sqrt(max(share * (1 - share), 0.0) / n + square / (4 * n))
+    half = Z * math.sqrt(max(share * (1 - share), 0.0) / n + square / (4 * n))
     low, high = (centre - half) / (1 + square), (centre + half) / (1 + square)
     return (0.0 if k <= 0 else max(0.0, min(low, share))), (1.0 if k >= n else min(1.0, max(high, share)))
 
 
 def share_of(hits: Booleans) -> Share:
     """Return the share of rows that are True."""
-    return Share(count=int(np.count_nonzero(hits)), total=len(hits))
+    return Share.of(int(np.count_nonzero(hits)), len(hits))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from core.evidence.metrics.intervals import Booleans, Share, wilson
+from core.wire.plain_data import plain
 
 Verdict = Literal["NOT_WORSE", "WORSE", "UNDECIDED"]
 
@@ -117,11 +118,11 @@ class Judgement:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data; the four counts and the difference are on one level."""
         return {
-            **asdict(self.paired),
+            **plain(self.paired),
             "rows": self.paired.rows,
             "delta": self.delta,
-            "reference": self.reference.to_dict(),
-            "candidate": self.candidate.to_dict(),
+            "reference": plain(self.reference),
+            "candidate": plain(self.candidate),
             "difference": self.difference,
             "low": self.low,
             "high": self.high,
@@ -143,7 +144,7 @@ def not_worse(counts: Paired, delta: float) -> Judgement:
     """
     b, c, n = counts.only_reference, counts.only_candidate, counts.rows
     if n == 0:
-        none, bounds = Share(count=0, total=0), (-1.0, 1.0)
+        none, bounds = Share.of(0, 0), (-1.0, 1.0)
         return Judgement(
             paired=counts,
             delta=delta,
@@ -160,8 +161,8 @@ def not_worse(counts: Paired, delta: float) -> Judgement:
     return Judgement(
         paired=counts,
         delta=delta,
-        reference=Share(count=counts.both + b, total=n),
-        candidate=Share(count=counts.both + c, total=n),
+        reference=Share.of(counts.both + b, n),
+        candidate=Share.of(counts.both + c, n),
         difference=difference,
         low=low,
         high=high,

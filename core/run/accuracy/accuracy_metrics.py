@@ -12,6 +12,7 @@ from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
 from core.store import Accuracy
 from core.wire.errors import SpecError, StoreError, nearest
+from core.wire.plain_data import plain
 
 DELTA = 0.01  # default non-inferiority margin: one row in a hundred
 
@@ -62,9 +63,9 @@ def summary(
         "classes": classes,
         "class_names": names,
         "not_finite": reply["not_finite"],
-        "accuracy": metrics.share_of(predicted == labels).to_dict(),
-        "top5": metrics.share_of(metrics.top_k(probabilities, labels, 5)).to_dict() if classes > 5 else None,
-        "roc_auc": metrics.macro_auc(probabilities, labels).to_dict(),
+        "accuracy": plain(metrics.share_of(predicted == labels)),
+        "top5": plain(metrics.share_of(metrics.top_k(probabilities, labels, 5))) if classes > 5 else None,
+        "roc_auc": plain(metrics.macro_auc(probabilities, labels)),
         "confusion": metrics.confusion(labels, predicted, classes).tolist(),
         "per_class": [
             {"name": names[one.number], **one.to_dict()}
@@ -127,7 +128,7 @@ def _positive(
         "class": number,
         "name": accuracy.reply["class_names"][number],
         **found.to_dict(),
-        "roc_auc": metrics.roc_auc(probabilities[:, number], labels == number).to_dict(),
+        "roc_auc": plain(metrics.roc_auc(probabilities[:, number], labels == number)),
     }
 
 
@@ -225,7 +226,7 @@ def compare(
         "candidate": {"id": b.id, "model": b.model_name},
         "rows": a.reply["rows"],
         "delta": delta,
-        "agreement": metrics.share_of((before == after) & (before >= 0)).to_dict(),
+        "agreement": plain(metrics.share_of((before == after) & (before >= 0))),
         "accuracy": _judged("accuracy", before == labels, after == labels, delta),
         "positive": None,
         "sensitivity": None,

@@ -12,11 +12,10 @@ from typing import Any
 
 from core.process.job_worker import Run
 from core.run.accuracy import compare, measure_accuracy, summary
-from core.run.scorecard import Subject
 from core.spec import TrialSpec, with_changes
 from core.spec.question import Question
 from core.spec.settings import SETTINGS
-from core.store import ModelRecord, Store
+from core.store import Store
 
 CHANGES_NUMBERS = (  # settings that may change outputs; all others change only the execution
     "graph_optimization_level",
@@ -32,15 +31,13 @@ def output_settings_only(spec: TrialSpec) -> TrialSpec:
         for one in SETTINGS
         if one.target in ("attribute", "config_entry", "run_entry") and one.name not in CHANGES_NUMBERS
     }
+    if spec.workload.batch_size == 1:  # any batch gives the same accuracy
+        idle["batch_size"] = None
     return with_changes(spec, {**idle, "use_io_binding": None})
 
 
 def accuracy_for_limits(
-    store: Store,
-    run: Run,
-    question: Question,
-    own: tuple[TrialSpec, ModelRecord],
-    start: tuple[TrialSpec, ModelRecord],
+    store: Store, run: Run, question: Question, own: TrialSpec, start: TrialSpec
 ) -> Mapping[Any, Any]:
     """Return the accuracy of a configuration for `answer.judged`; empty: no constraint needs it.
 
@@ -48,8 +45,8 @@ def accuracy_for_limits(
         store: keeps scores, so that the same outputs are measured once.
         run: starts workers.
         question: the constraints.
-        own: the configuration, with the dataset, and its model.
-        start: spec and model of the start, the reference of an accuracy drop.
+        own: the configuration, with the dataset.
+        start: the start, the reference of an accuracy drop.
 
     Raises:
         TunerError: the rows cannot be scored.
@@ -57,19 +54,15 @@ def accuracy_for_limits(
     if not question.accuracy:
         return {}
     measure = partial(measure_accuracy, store, run=run)
-    scored = measure(_subject(*own).for_accuracy)
+    scored = measure(output_settings_only(own))
     found: dict[Any, Any] = {}
     for target in question.limits:
         if target.about.source == "accuracy":
             condition = target.positive_class, target.threshold
             found[condition] = summary(scored, *condition)
     if question.accuracy_drop is not None:
-        before = measure(_subject(*start).for_accuracy)
+        before = measure(output_settings_only(start))
         pair = compare(before, scored, delta=question.accuracy_drop)["accuracy"]
         if pair["difference"] is not None:
             found["drop"] = (pair["difference"], pair["low"], pair["high"], pair["rows"])
     return found
-
-
-def _subject(spec: TrialSpec, record: ModelRecord) -> Subject:
-    return Subject(label="", spec=output_settings_only(spec), record=record)

@@ -153,16 +153,16 @@ def _of_objective(question: Question, gains: Mapping[str, SpeedUpNumbers], margi
     if len(question.objective) == 1:
         metric = next(iter(question.objective))
         return gains.get(metric) or _numbers(metric, 1.0, None, None, Verdict.UNDECIDED)
-    whole = weighted({name: _log(gains.get(name)) for name in question.objective}, question.objective)
+    logs = {name: _log(gains[name]) for name in question.objective if name in gains}
+    whole = weighted(logs, question.objective)
     name = "+".join(question.objective)
     return (
         speedup_numbers(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
     )
 
 
-def _log(gain: SpeedUpNumbers | None) -> LogSpeedup | None:
-    if gain is None:
-        return None
+def _log(gain: SpeedUpNumbers) -> LogSpeedup:
+    """Ln of a speed-up with the standard error of its interval: the inverse of `speedup_numbers`."""
     low, high = gain["ratio_low"], gain["ratio_high"]
     error = None if low is None or high is None or low <= 0 else math.log(high / low) / 2 / Z
     return math.log(gain["ratio"]), error
@@ -224,17 +224,13 @@ def _probability(found: TargetResult) -> float | None:
 def _same_latency(gain: SpeedUpNumbers, margin: float) -> LimitJudged:
     least = 1 / (1 + margin)
     low, high = gain["ratio_low"], gain["ratio_high"]
-    known = low is not None and high is not None
     state: Any = "UNKNOWN"
     if low is not None and low >= least:
         state = "MET"
     elif high is not None and high < least:
         state = "MISSED"
-    log = _log(gain)
-    error = None if log is None else log[1]
-    probability = None
-    if known and error:
-        probability = _NORMAL.cdf((math.log(gain["ratio"]) - math.log(least)) / error)
+    log, error = _log(gain)
+    probability = _NORMAL.cdf((log - math.log(least)) / error) if error else None
     return {
         "limit": "p50 latency at most that of the default",
         "state": state,
@@ -370,13 +366,16 @@ def pareto_front(
     """
     points = []
     by_trial = {one["trial"]: one["gain"] for one in confirmed}
-    shown: dict[str, ReportedSpeedup] = {}
+    objective = "+".join(question.objective)
+    shown: dict[str, SpeedUpNumbers] = {}
     for one in tried:
         found = reported_speedup(one, question.objective, by_trial)
         if one.failed or found is None:
             continue
-        shown[one.key] = found
-        own = {"objective": _as_speedup(found, one.speedup(question.objective))}
+        shown[one.key] = estimate_numbers(objective, found, margin)
+        log, error = _log(shown[one.key])
+        rough = one.speedup(question.objective)  # its launches, where they give no interval
+        own = {"objective": (log, rough[1] if error is None and rough else error)}
         own |= {
             name: gain
             for name in BY_PASSES
@@ -389,15 +388,12 @@ def pareto_front(
         if not any(dominates(other, own, math.log1p(margin)) for _, other in points if other is not own)
     ]
     left.sort(key=lambda point: -point[1]["objective"][0])
-    name = "+".join(question.objective)
     return [
         {
             "changes": dict(one.changes),
             "trial": one.looks[-1].trial,
             "gains": [
-                estimate_numbers(name, shown[one.key], margin)
-                if metric == "objective"
-                else speedup_numbers(metric, gain, margin)
+                shown[one.key] if metric == "objective" else speedup_numbers(metric, gain, margin)
                 for metric, gain in own.items()
             ],
             "values": {
@@ -408,13 +404,6 @@ def pareto_front(
         }
         for one, own in left[:MOST_ON_FRONT]
     ]
-
-
-def _as_speedup(one: ReportedSpeedup, rough: LogSpeedup | None) -> LogSpeedup:
-    """ln(speed-up) with the standard error of the reported interval, or of the launches if there is none."""
-    if not one.low or not one.high:
-        return math.log(one.ratio), None if rough is None else rough[1]
-    return math.log(one.ratio), math.log(one.high / one.low) / 2 / Z
 
 
 def dominates(one: Mapping[str, LogSpeedup], other: Mapping[str, LogSpeedup], least: float) -> bool:
@@ -451,16 +440,17 @@ def effects(known: PlanState, spread: Prior = ASSUMED_PRIOR) -> tuple[list[Effec
         return [], []
     step = max(1, len(known.codes) // SAMPLE)
     codes = np.concatenate([known.codes[::step], model.tried])
-    seen = {(axis, int(value)) for axis in range(codes.shape[1]) for value in np.unique(model.tried[:, axis])}
+    seen = [set(model.tried[:, axis].tolist()) for axis in range(codes.shape[1])]
+    main = [(one, one.axes[0], one.values[0]) for one in main_effects(model, codes)]
     singles: list[Any] = [
         {
-            "setting": space.axes[one.axis].name,
-            "value": space.axes[one.axis].values[one.value],
-            "against": space.axes[one.axis].values[0],
+            "setting": space.axes[axis].name,
+            "value": space.axes[axis].values[value],
+            "against": space.axes[axis].values[0],
             **_ratios(one.mean, reach * one.error),
         }
-        for one in main_effects(model, codes)
-        if (one.axis, one.value) in seen
+        for one, axis, value in main
+        if value in seen[axis]
     ]
     pairs: list[Any] = [
         {

@@ -23,12 +23,7 @@ import numpy as np
 
 from core.evidence.comparison import same_request
 from core.evidence.effects import Codes, Effects, fit
-from core.evidence.evaluations import (
-    Evaluation,
-    Stage,
-    reference_doubts,
-    weighted,
-)
+from core.evidence.evaluations import UNKNOWN_SE, Evaluation, Stage, reference_doubts, weighted
 from core.evidence.result_types import Confirmed, SearchCosts
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search.failures import ExcludedValues, excluded_values, sound
@@ -152,12 +147,7 @@ class Step:
     choices: Sequence[Choice]
     budget_s: float
     why: str  # in words, for the progress display
-    again: bool = False  # screens the best a second time instead of an elimination round
-
-    @property
-    def ranks(self) -> bool:
-        """Whether its result ranks the candidates for confirmation."""
-        return self.stage == "heat" or self.again
+    ranks: bool = False  # its result ranks the candidates for confirmation
 
 
 Strategy = Callable[[PlanState, int], Sequence[Choice]]  # count -> new configurations to screen; none: stop
@@ -249,7 +239,8 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
                 gains.append(gain[0])
-                errors.append(None if gain[1] is None and not spread else max(gain[1] or 0.0, least))
+                unknown = gain[1] is None and not spread
+                errors.append(UNKNOWN_SE if unknown else max(gain[1] or 0.0, least))
                 comparisons.append(look.race)
                 doubts.append(doubted.get(look.race, 0.0))
     if not rows:
@@ -381,10 +372,9 @@ def _eliminate(known: PlanState) -> Step | None:
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(BY_ROUNDS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
-        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
-    return Step(
-        stage="heat", choices=choices, budget_s=elimination_s, why=f"elimination round of the best {count}"
-    )
+        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, ranks=True)
+    why = f"elimination round of the best {count}"
+    return Step(stage="heat", choices=choices, budget_s=elimination_s, why=why, ranks=True)
 
 
 def _is_flat(known: PlanState, best: Choice) -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
+from core.evidence.continuation import splits
 from core.evidence.evaluations import Observation, launch_spread, observe, weighted
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
@@ -45,9 +46,8 @@ from core.run.search.time_needed import (
 )
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import MOST_BUDGET_S
-from core.spec.space import MODEL, Choice, Space
+from core.spec.space import Choice, Space
 from core.store import Store
-from core.store.library import resolve_model
 from core.wire.errors import BudgetError, Cancelled, StoreError, TunerError, WorkerError
 
 LEAST_WITH_CONTROL = 4  # configurations of a screening from which on it has a hidden A/A control
@@ -257,7 +257,7 @@ class Search:
                 self.state.refused = ending.error
             self.state.settled = True  # earlier confirmations remain valid
             return
-        looks = comparison.protocol.get("splits") or max(1, len(comparison.protocol["looks"]))
+        looks = splits(comparison.protocol)
         judged = partial(
             answers.confirmed, question=self.state.question, margin=self.state.margin, looks=looks
         )
@@ -289,21 +289,17 @@ class Search:
             look=own,
             contrast=contrast,
             size_bytes=round(sizes[0]) if sizes else self.prepared.resolved.record.info["size_bytes"],
-            summaries=self._right(stored, choice),
+            summaries=self._accuracies(stored),
         )
 
-    def _right(self, stored: Trial, choice: Choice | None) -> Mapping[Any, Any]:
-        """Accuracy of a configuration that ran; empty if it cannot be measured: its constraints stay open."""
-        if not self.state.question.accuracy or stored.state != "COMPLETE":
+    def _accuracies(self, trial: Trial) -> Mapping[Any, Any]:
+        """Accuracies of a configuration that ran; empty if they are unknown: its constraints stay open."""
+        if not self.state.question.accuracy or trial.state != "COMPLETE":
             return {}
-        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.state.base.dataset})
-        start = self.state.base, self.prepared.resolved.record
-        name = None if choice is None else self.state.space.changes(choice).get(MODEL)
+        start = self.state.base
+        spec = spec_from_dict(trial.spec).model_copy(update={"dataset": start.dataset})
         try:
-            record = start[1] if name is None else resolve_model(self.store, str(name), run=self.service.run)
-            return accuracy_for_limits(
-                self.store, self.service.run, self.state.question, (spec, record), start
-            )
+            return accuracy_for_limits(self.store, self.service.run, self.state.question, spec, start)
         except Cancelled:
             raise
         except TunerError as error:

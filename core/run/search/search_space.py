@@ -51,9 +51,6 @@ class Models:
         return Axis(name=MODEL, values=(None, *self.refs)) if self.refs else None
 
 
-NO_VARIANTS = Models()
-
-
 def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
     """Return the variants of a model that may be the answer.
 
@@ -164,14 +161,14 @@ def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -
     return [*found, *([models.axis] if models.axis is not None else [])]
 
 
-def space_of(base: TrialSpec, question: Question, place: Place, models: Models = NO_VARIANTS) -> Space:
+def space_of(base: TrialSpec, question: Question, place: Place, models: Models) -> Space:
     """Return the space of a question.
 
     Raises:
         SpecError: nothing is left to vary, an unknown value, or too many configurations.
     """
-    axes = axes_of(base, question, place, models)
-    axes, _ = without([one for one in axes if one.name not in question.fix], question.without)
+    axes = [one for one in axes_of(base, question, place, models) if one.name not in question.fix]
+    axes = without(axes, question.without)
     check_any_varies(axes)
     unvaried: tuple[str, ...] = ()
     if not question.vary:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.evidence.comparison import Comparison
+from core.evidence.continuation import splits
 from core.evidence.evaluations import (
     Evaluation,
     Observation,
@@ -176,18 +177,16 @@ class SearchState(PlanState):
                 continue
             controls += [found] if choice == control else []
             if is_control:
-                spec = self.space.spec(choice)
-                self.controls.append(
-                    Evaluation(changes=self.plain(choice), key=spec.key(), looks=(found,), twin=True)
-                )
+                self.controls.append(replace(self._unobserved(choice), looks=(found,), twin=True))
                 continue
-            before = self.tried.get(choice) or Evaluation(
-                changes=self.plain(choice), key=self.space.spec(choice).key()
-            )
+            before = self.tried.get(choice) or self._unobserved(choice)
             self.tried[choice] = replace(before, looks=(*before.looks, found))
         gains = [found.gains["latency_p50"][0] for found in controls if "latency_p50" in found.gains]
         if len(gains) == 2:
             self.differences.append(gains[0] - gains[1])
+
+    def _unobserved(self, choice: Choice) -> Evaluation:
+        return Evaluation(changes=self.plain(choice), key=self.space.spec(choice).key())
 
     def plain(self, choice: Choice) -> dict[str, Any]:
         """Return the changes of a configuration against the start, as JSON values."""
@@ -209,11 +208,9 @@ class SearchState(PlanState):
         error = "" if trial.error is None else trial.error["message"]
         if trial.state == "CANCELLED" or (trial.error is not None and trial.error["type"] == "BudgetError"):
             return None
-        splits = float(
-            comparison.protocol.get("splits") or max(1, len(comparison.protocol.get("looks") or ()))
-        )
+        parts = splits(comparison.protocol)
         return observe(
-            Observation(stage=stage, race=comparison.id, trial=trial.id, error=error, splits=splits),
+            Observation(stage=stage, race=comparison.id, trial=trial.id, error=error, splits=parts),
             trial.facts,
             {} if default is None else default.facts,
             found,
@@ -233,8 +230,7 @@ class SearchState(PlanState):
         for choice in step.choices:
             if choice not in self.tried:
                 lost = Observation(stage="screen", race=comparison.id, trial="", error="It was not measured.")
-                key = self.space.spec(choice).key()
-                self.tried[choice] = Evaluation(changes=self.plain(choice), key=key, looks=(lost,))
+                self.tried[choice] = replace(self._unobserved(choice), looks=(lost,))
 
     def rank_rivals(self, step: Step, comparison: Comparison) -> None:
         """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""

@@ -13,8 +13,9 @@ from core.run.bundle import CONFIG, INPUTS, NEEDS, OUTPUTS, README, SCRIPT
 from core.run.bundle.writing import Contents
 from core.show.export import caution, export_python, export_yaml
 from core.spec import spec_from_dict
-from core.wire.access import LIBRARIES_VARIABLE, library
+from core.wire.access import library
 from core.wire.output_check import breach, different_outputs_words
+from core.wire.variables import ALLOW_LIBRARIES
 
 _HERE = """\
 import os
@@ -155,7 +156,7 @@ def _excluded_libraries(trial: Trial) -> list[str]:
     listed = "\n".join(f"- `{_plain(one.name)}`, SHA-256 `{one.sha256}`" for one in named)
     return [
         "## Not included\n\nNative libraries that the configuration needs. Get them from a source that "
-        f"you trust, put them into a folder, and set `{LIBRARIES_VARIABLE}` to that folder; `verify` and "
+        f"you trust, put them into a folder, and set `{ALLOW_LIBRARIES}` to that folder; `verify` and "
         f"`{SCRIPT}` refuse libraries with another SHA-256.\n\n" + listed
     ]
 

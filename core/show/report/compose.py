@@ -16,7 +16,7 @@ from core.run.axes import point_name
 from core.run.best_point import rank_points
 from core.run.search import search_provenance
 from core.run.search.stored import answer_of
-from core.show import comparison_text, export, sweep_words, verdict
+from core.show import comparison_text, export, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
@@ -42,6 +42,7 @@ from core.show.sheets import (
     models_and_machines,
     scorecards,
     searches,
+    sweeps,
 )
 from core.show.sheets import trials as sheets
 from core.show.words import STATE_WORDS, state_words
@@ -207,9 +208,9 @@ def _sweep(about: AboutSweep, store: Store, price: Price | None) -> dict[str, An
     stands = rank_points(
         points, line_s=None, margin=float(comparison.protocol.get("margin") or DEFAULT_MARGIN)
     )
-    said = sweep_words.sentence(points, stands)
+    said = sweeps.sentence(points, stands)
     labels = {one.trial: point_name(one.values) for one in points}
-    parts: list[Part] = [*sheets.grade(comparison.facts), comparisons.points(points, stands, busy)]
+    parts: list[Part] = [*sheets.grade(comparison.facts), sweeps.points(points, stands, busy)]
     return {
         "kind": "Curve",
         "id": comparison.id,

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.evidence.metrics.pairs import Verdict
 from core.evidence.verdict import Color
-from core.show.format import interval_share
+from core.show import format
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Item, Table, Value, tabulate, texts
@@ -103,15 +103,11 @@ def interval(share: Mapping[str, Any]) -> str | None:
 
 
 def _with_interval(share: Mapping[str, Any], *, percent: bool) -> tuple[str, str, str]:
-    shown = _percent if percent else _plain
+    shown = format.share if percent else _plain
     counts = f"{share['count']:,}/{share['total']:,}" if "count" in share else ""
     if share["value"] is None:
         return DASH, DASH, counts
     return shown(share["value"]), f"{shown(share['low'])} to {shown(share['high'])}", counts
-
-
-def _percent(value: float | None) -> str:
-    return DASH if value is None else f"{100 * value:.2f} %"
 
 
 def _plain(value: float | None) -> str:
@@ -121,8 +117,8 @@ def _plain(value: float | None) -> str:
 def compared(pair: Mapping[str, Any]) -> Sheet:
     """Return the sheet of two models on the same samples; `pair` is from `run.accuracy.compare`."""
     same = pair["agreement"]
-    span = f" ({interval_share(same['low'], same['high'])})" if same["low"] is not None else ""
-    agreement = f"{_percent(same['value'])} of {same['total']:,} samples{span}"
+    span = f" ({format.interval_share(same['low'], same['high'])})" if same["low"] is not None else ""
+    agreement = f"{format.share(same['value'])} of {same['total']:,} samples{span}"
     parts = []
     for name in ("accuracy", "sensitivity", "specificity"):
         if (judged := pair[name]) is not None:

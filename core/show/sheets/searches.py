@@ -24,7 +24,7 @@ from core.evidence.result_types import (
     SpeedUpNumbers,
 )
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
+from core.evidence.verdict import Color, Verdict, interval_texts, ratio_places, ratio_text
 from core.run.search.stored import answer_of, evaluations_of
 from core.show import setting_chips
 from core.show.format import duration, percent, short, when
@@ -62,22 +62,17 @@ def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
         return f"about {ratio_text(ratio)}×", "no interval"
     if gain["verdict"] == Verdict.SLOWER:
         ratio, low, high, better = 1 / ratio, 1 / high, 1 / low, worse
-    span = ci(_x(low, low, high), _x(high, low, high))
+    factor, lower, upper = interval_texts(ratio, low, high)
     if gain["verdict"] == Verdict.EQUIVALENT:
-        return f"{_x(ratio, low, high)}×, no difference", span
+        return f"{factor}×, no difference", ci(lower, upper)
     if gain["verdict"] == Verdict.UNDECIDED:
-        return "undecided", f"between {_x(low, low, high)}× and {_x(high, low, high)}×"
-    return f"{_x(ratio, low, high)}× {better}", span
+        return "undecided", f"between {lower}× and {upper}×"
+    return f"{factor}× {better}", ci(lower, upper)
 
 
 def speedup_text(gain: SpeedUpNumbers) -> str:
     """Return a speed-up as text: `1.42× faster, 95 % CI [1.38, 1.46]`."""
     return ", ".join(speedup_parts(gain))
-
-
-def _x(value: float, low: float, high: float) -> str:
-    places = len(ratio_text(max(low, 1e-9), low, high).partition(".")[2])
-    return f"{value:.{places}f}"
 
 
 def sentence(answer: SearchResult | Mapping[str, Any]) -> str:

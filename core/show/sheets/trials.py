@@ -14,7 +14,7 @@ from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points
 from core.evidence.verdict import icon_and_color, is_rejected
 from core.show import cells
 from core.show.format import minute
-from core.show.setting_chips import changes_of, changes_text
+from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.peaks import NOT_MEASURED
 from core.show.table import Column, Table, tabulate, texts
@@ -148,8 +148,7 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
         yield Fact("input", input_text(one))
     if told := model_text(result):
         yield Fact("model", told)
-    changes = ", ".join(f"{name}={value}" for name, value in changes_of(spec).items())
-    yield Fact("changed", changes or NOTHING_CHANGED)
+    yield Fact("changed", changes_text(trial) or NOTHING_CHANGED)
     for name in changed(spec):
         if name in idle:
             yield Fact("no effect", f"{name}: {idle[name]}")

@@ -65,7 +65,6 @@ KNOWN_CONFIG_ENTRIES: Mapping[str, tuple[str, ...]] = {
 }
 
 # The entries above that hold a whole number, with their range: ORT only logs a bad one.
-_MAX_INT = 2**31 - 1
 _MAX_SIZE = 2**63 - 1
 INTEGER_CONFIG_ENTRIES: Mapping[str, tuple[int, int]] = {
     "session.intra_op.spin_backoff_max": (1, 64),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.spec.setting_type import Setting
+from core.spec.text_values import ON_OFF
 from core.wire.errors import SpecError, nearest
 
 MAX_DIMENSION = 2**31 - 1
@@ -126,11 +127,10 @@ _CHECKS = {
 
 
 def _parse_bool(option: Option, text: str) -> bool:
-    meant = {"on": True, "true": True, "yes": True, "1": True}
-    meant |= {"off": False, "false": False, "no": False, "0": False}
-    if text.strip().lower() not in meant:
+    plain = text.strip().lower()
+    if plain not in ON_OFF:
         raise _wrong(option, "on or off", text)
-    return meant[text.strip().lower()]
+    return ON_OFF[plain]
 
 
 def _parse_number(option: Option, text: str) -> float:

@@ -30,8 +30,9 @@ from core.wire.profile_passes import VERSION, Origin, Passes, RanNode, Side
 from core.worker.measure import timing
 from core.worker.measure.contestant import pin
 from core.worker.measure.inference import Inference, prepare, translate_errors
-from core.worker.session import CPU, build_session, saving_graph
+from core.worker.session import CPU, build_session
 from core.worker.session.feeds import sample_count
+from core.worker.session.job_session import saving_graph
 
 if TYPE_CHECKING:
     from onnx import ModelProto

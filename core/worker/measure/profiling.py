@@ -19,7 +19,8 @@ from core.wire import Progress
 from core.wire.errors import TunerError
 from core.worker.measure import timing
 from core.worker.measure.inference import Inference, count_samples, prepare, translate_errors
-from core.worker.session import build_session, saving_graph
+from core.worker.session import build_session
+from core.worker.session.job_session import saving_graph
 
 if TYPE_CHECKING:
     from core.wire.profile import Constants, Profile

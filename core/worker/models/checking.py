@@ -18,7 +18,8 @@ import onnx
 import onnxruntime as ort
 
 from core.wire.errors import ModelError
-from core.worker.session import job_session, operator_library_paths
+from core.worker.session import operator_library_paths
+from core.worker.session.job_session import job_session
 from core.worker.session.ort_errors import first_line
 
 ONE_FILE_BYTES = 1_900_000_000  # weights in one file: protobuf's 2 GiB, less room for the graph

@@ -115,7 +115,8 @@ def _check_size(model: ModelProto, file: Path) -> None:
 
 def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSession, ModelProto]:
     """Build the session and read the graph that it saves."""
-    from core.worker.session import build_session, saving_graph
+    from core.worker.session import build_session
+    from core.worker.session.job_session import saving_graph
 
     saved = folder / ".optimized.onnx"
     built = build_session(str(path), saving_graph(session, str(saved)))

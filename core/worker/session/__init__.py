@@ -11,10 +11,9 @@ import contextlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
@@ -22,17 +21,15 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
 from core.wire.access import Library, library_note, resolve_library
-from core.wire.errors import ModelError, ProviderError, SpecError
+from core.wire.errors import ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,
     blamed_provider,
     clean,
     creation_error,
-    first_line,
     load_failure,
     missing_libraries,
     provider_error,
-    unregistered,
 )
 
 CPU = "CPUExecutionProvider"
@@ -218,66 +215,15 @@ def operator_library_paths() -> list[str]:
     return [path for path, _ in _operator_libraries]
 
 
-def job_session(
-    model: Path,
-    level: str,
-    *,
-    complaint: str,
-    hint: str,
-    entries: Mapping[str, str] | None = None,
-    save_to: Path | None = None,
-    disabled: Sequence[str] = (),
-) -> ort.InferenceSession:
-    """Load a model on the CPU for a job's own use: with the held operators, and without a log.
-
-    Args:
-        model: the file; external data lies next to it.
-        level: optimization level, by ONNX Runtime's name.
-        complaint: start of the message if ONNX Runtime refuses the model.
-        hint: of the same error.
-        entries: session config entries.
-        save_to: path for the optimized graph, if any.
-        disabled: optimizers to leave out.
+def operator_options() -> ort.SessionOptions:
+    """Return options of a session with the libraries set by `set_operator_libraries`.
 
     Raises:
-        ModelError: ONNX Runtime refuses it.
         SpecError: ONNX Runtime cannot load a library.
     """
     options = ort.SessionOptions()
     _register_operators(options, _operator_libraries)
-    options.log_severity_level = 4  # errors are raised, so no log is needed
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    if save_to is not None:
-        options.optimized_model_filepath = str(save_to)
-    for key, value in (entries or {}).items():
-        options.add_session_config_entry(key, value)
-    keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
-    try:
-        return ort.InferenceSession(str(model), options, providers=[CPU], **keywords)
-    except ORT_ERRORS as error:
-        message = f"{complaint}: {first_line(error)}"
-        raise unregistered(str(error)) or ModelError(message, hint=hint) from None
-
-
-def weights_beside(name: str) -> dict[str, str]:
-    """Return the config entries that keep the weights of a saved graph in the file `name` beside it."""
-    return {
-        "session.optimized_model_external_initializers_file_name": name,
-        "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
-    }
-
-
-def saving_graph(plan: wire.SessionPlan, path: str) -> wire.SessionPlan:
-    """Return the plan of the same session that also saves its optimized graph to `path`.
-
-    The name of the file with the weights begins with that of the graph.
-    """
-    weights = weights_beside(f"{Path(path).name}.weights")
-    return {
-        **plan,
-        "attributes": {**plan["attributes"], "optimized_model_filepath": path},
-        "config_entries": {**plan["config_entries"], **weights},
-    }
+    return options
 
 
 def _register_providers(plan: wire.SessionPlan) -> tuple[_PluginDevices, list[Library]]:

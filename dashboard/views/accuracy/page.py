@@ -66,7 +66,7 @@ def page() -> None:
     requests = _requests(record)
     found = find(requests)
     _put_in_url(record, found)
-    job = _job()
+    job = job_box.find(JOB, KIND)
     with bar.action:
         _button(requests, found, job)
     with answer:
@@ -267,14 +267,6 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     st.session_state[JOB] = job
 
 
-def _job() -> Status | None:
-    """Return the job of this session, else one that another session started and that still runs."""
-    own = st.session_state.get(JOB)
-    if own is not None and (status := session_jobs.status(own)) is not None:
-        return status
-    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
-
-
 def _live(job: Status | None) -> None:
     if job is not None and not session_jobs.is_active(job):
         _ended(job)
@@ -282,10 +274,7 @@ def _live(job: Status | None) -> None:
 
 
 def _ended(job: Status) -> None:
-    if job.state == "CANCELLED":
-        st.info("The evaluation was cancelled; finished models are kept.", icon=":material/cancel:")
-    elif job.error is not None:
-        messages.report(job.error)
+    job_box.report_end(job, cancelled="The evaluation was cancelled; finished models are kept.")
     for error in (job.result or {}).get("errors", []):
         messages.report(error)
 

@@ -12,7 +12,7 @@ from core.show.sheets import imported as sheets
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import format, messages, state
-from dashboard.widgets import file_import, tables
+from dashboard.widgets import tables, uploads
 
 OPEN = "compare.elsewhere.open"
 CHOSEN = "compare.elsewhere.chosen"
@@ -23,7 +23,7 @@ def draw(shown: Comparison | None) -> None:
     imports = state.store().shelf.all("summary")
     label = f"Imported results: {len(imports)}" if imports else "Import a result"
     with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(imports), key=OPEN):
-        one = file_import.area(
+        one = uploads.evidence(
             "compare",
             "Output or result file of onnxruntime_perf_test",
             hint="A text file. Only the result file has raw latencies, and so intervals.",

@@ -43,7 +43,6 @@ SHOWN = ShownResult("explain.shown", (BASELINE_PARAM, CANDIDATE_PARAM))  # ids o
 
 # session keys
 BASELINE, CANDIDATE = "explain.baseline", "explain.candidate"
-JOB = "explain.job"  # id of the job that this session started last, and its pair
 PICKED = "explain.earlier"
 LIMIT = 100
 EARLIER = 30
@@ -301,11 +300,11 @@ def _cached(baseline: str, candidate: str, made_at: float | None) -> Difference 
 
 def _job(of: Pair) -> Status | None:
     """Return the job that explains this pair: this session's, or a running one of another session."""
-    what, job = st.session_state.get(JOB) or ("", "")
-    if what == of.what:
-        return session_jobs.status(job)
-    active = state.scheduler().active()
-    return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
+    return job_box.find(_job_key(of), wire.EXPLAIN, of.what)
+
+
+def _job_key(of: Pair) -> str:
+    return f"explain.job.{of.baseline.id}.{of.candidate.id}"
 
 
 def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_frame.Bar) -> None:
@@ -373,7 +372,7 @@ def _start(of: Pair) -> None:
         return
     place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
     session_jobs.follow(job, "explain", **place)
-    st.session_state[JOB] = (of.what, job)
+    st.session_state[_job_key(of)] = job
 
 
 def _swap() -> None:

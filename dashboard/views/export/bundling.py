@@ -38,7 +38,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
         st.caption(
             "One zip with model, YAML, sample data, script and requirements, for *Verify* on another machine."
         )
-        status = _job(trial)
+        status = job_box.find(_job_key(trial), KIND, trial.id[:8])
         st.button(
             "Create bundle" if _result(status) is None else "Create again",
             key="export.bundle.make",
@@ -60,14 +60,6 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
 
 def _job_key(trial: Trial) -> str:
     return f"export.bundle.job.{trial.id}"
-
-
-def _job(trial: Trial) -> Status | None:
-    own = session_jobs.status(st.session_state.get(_job_key(trial)) or "")
-    if own is not None:
-        return own
-    active = state.scheduler().active()
-    return next((one for one in active if one.kind == KIND and one.what.endswith(trial.id[:8])), None)
 
 
 def _result(status: Status | None) -> Mapping[str, Any] | None:

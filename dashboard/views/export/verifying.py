@@ -131,7 +131,7 @@ def _job() -> Status | None:
     own = session_jobs.status(url_state.named(JOB_PARAM) or "")
     if own is not None and own.kind == KIND:
         return own
-    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
+    return job_box.running(KIND)
 
 
 def _start() -> None:

@@ -39,7 +39,7 @@ SOURCE = "graph.source"  # id of the trial with the configuration; a profile has
 VIEW, COLOR = "graph.view", "graph.color"
 COLORED = "graph.colored"  # the user chose a colour
 CONFIGURATION = "graph.configuration"
-JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of this session's jobs
+JOB, PROFILING = "graph.job", "graph.profiling"  # ids of this session's jobs; the keys end with their subject
 OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
 VIEWS = (OWN, AFTER, BOTH)
 CURRENT = ""  # the current settings of Tune, without times
@@ -270,8 +270,7 @@ def _about(chosen: ChosenConfiguration) -> str:
 
 
 def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
-    what, job = st.session_state.get(key) or ("", "")
-    return session_jobs.status(job) if what == _about(chosen) else None
+    return session_jobs.status(st.session_state.get(f"{key} {_about(chosen)}") or "")
 
 
 def _optimize(chosen: ChosenConfiguration) -> None:
@@ -286,7 +285,7 @@ def _optimize(chosen: ChosenConfiguration) -> None:
         messages.keep_error(error)
         return
     session_jobs.follow(job_id, "graph")
-    st.session_state[JOB] = (_about(chosen), job_id)
+    st.session_state[f"{JOB} {_about(chosen)}"] = job_id
 
 
 # --- drawing ------------------------------------------------------------------------------------------------
@@ -371,7 +370,7 @@ def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
         job = _job(PROFILING, chosen)
         job_box.report_end(job)
         if job is not None and job.state == "COMPLETE":
-            st.session_state.pop(PROFILING)
+            st.session_state.pop(f"{PROFILING} {_about(chosen)}")
             st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one
             st.rerun()
         if not session_jobs.is_active(job):
@@ -415,7 +414,7 @@ def _start_profile(chosen: ChosenConfiguration) -> None:
         messages.keep_error(error)
         return
     session_jobs.follow(trial_id, "graph")
-    st.session_state[PROFILING] = (_about(chosen), trial_id)
+    st.session_state[f"{PROFILING} {_about(chosen)}"] = trial_id
 
 
 page()

@@ -12,7 +12,7 @@ import streamlit as st
 
 from core.evidence.measurement import Trial
 from core.run.axes import axes_of_study
-from core.show.sheets import comparisons
+from core.show.sheets import history
 from core.show.words import counted
 from core.store import Change, Query, Tags
 from core.wire.errors import TunerError
@@ -103,7 +103,7 @@ def _damaged(query: Query) -> tuple[list[Trial], int]:
 def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, or else the linked trial."""
     chosen = tables.draw(
-        comparisons.history(
+        history.table(
             trials,
             state.store().marks([one.id for one in trials]),
             grouped=st.session_state.get("history.order") == "study",
@@ -179,7 +179,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Tags]) -> None:
         if len(chosen) == 1 and chosen[0].state != "DAMAGED":
             _single(chosen[0])
         _comparison_links(chosen)
-        _tag_buttons(ids, [comparisons.tags_of(marks, one) for one in ids])
+        _tag_buttons(ids, [history.tags_of(marks, one) for one in ids])
         if st.button(
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
@@ -331,7 +331,7 @@ def _confirm(trial_ids: list[str]) -> None:
         )
         return
     st.markdown(
-        f"{format.plain(comparisons.deletion_in_words(found))}, with profiles, labels and "
+        f"{format.plain(history.deletion_in_words(found))}, with profiles, labels and "
         "notes, will be deleted for all users. This cannot be undone."
     )
     for one in pinned(trial_ids):

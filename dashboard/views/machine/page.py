@@ -15,7 +15,8 @@ from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import messages, session_jobs, state
-from dashboard.widgets import job_box, live_view, machine_line, page_frame, peaks
+from dashboard.views.machine import facts as machine_facts
+from dashboard.widgets import job_box, live_view, page_frame, peaks
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
 KIND = "self-test"
@@ -30,7 +31,7 @@ def page() -> None:
         messages.report(error)
         return
     bar.choice.space("stretch")  # aligns the actions to the right
-    fingerprint, running = environment["fingerprint"], _running()
+    fingerprint, running = environment["fingerprint"], job_box.running(KIND)
     found = peaks.measured(fingerprint)
     _check(bar.action, running)
     with bar.more:
@@ -38,9 +39,9 @@ def page() -> None:
     newest = _noise_check(fingerprint, running)
     _peaks(found)
     st.markdown("#### System")
-    machine_line.facts(environment)
+    machine_facts.system(environment)
     st.markdown("#### Execution providers")
-    machine_line.providers(environment)
+    machine_facts.providers(environment)
     _details(environment, newest, found)
 
 
@@ -49,7 +50,7 @@ def _details(
 ) -> None:
     with st.expander("Details", icon=":material/info:", key="machine.details"):
         if newest is not None:
-            machine_line.noise_check_details(evaluate(newest), newest)
+            machine_facts.noise_check_details(evaluate(newest), newest)
         if found is not None:
             peaks.about(found)
         st.caption(
@@ -57,7 +58,7 @@ def _details(
             "fingerprint are compared."
         )
         st.code(environment["fingerprint"], language=None)
-        machine_line.libraries(environment)
+        machine_facts.libraries(environment)
 
 
 # --- peaks --------------------------------------------------------------------------------------------------
@@ -96,8 +97,8 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     """Draw the newest noise check and the history of all; return the newest."""
     if running is not None:
         _live(running.id)
-    else:
-        _report_end()
+    elif (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
+        messages.report(ended.error)
     try:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:
@@ -106,19 +107,14 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     newest = next((one for one in tests if one["when"] == "alone"), None)
     found = evaluate(newest) if newest is not None else None
     if found is not None and newest is not None:
-        machine_line.noise_check_result(found, newest)
+        machine_facts.noise_check_result(found, newest)
     elif running is None:
         st.info("No noise check yet. It takes a few seconds.", icon=":material/monitor_heart:")
-    machine_line.noise_history(tests)
+    machine_facts.noise_history(tests)
     if found is not None:
-        machine_line.noise_check_remarks(found)
-        machine_line.needs(found)
+        machine_facts.noise_check_remarks(found)
+        machine_facts.needs(found)
     return newest
-
-
-def _running() -> Status | None:
-    """Return the waiting or running noise check of this server, whoever started it, also after a reload."""
-    return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
 def start_noise_check() -> None:
@@ -134,14 +130,6 @@ def _live(job: str) -> None:
     with st.container(border=True, key="machine.live"):
         live_view.watch(job, partial(job_box.event, job, "this test"), key="machine.watch")
         job_box.cancel(job, key="machine.cancel", help="Ends its processes; nothing is kept.")
-
-
-def _report_end() -> None:
-    """Report once that the noise check of this session failed or was cancelled."""
-    job = st.session_state.pop(OWN, None)
-    status = session_jobs.status(job) if job else None
-    if status is not None and status.error is not None:
-        messages.report(status.error)
 
 
 page()

@@ -16,7 +16,7 @@ from dashboard import format, messages, state
 from dashboard.folders import allowed_path
 from dashboard.shown_result import TUNE
 from dashboard.views.models import exporting, removal
-from dashboard.widgets import collapsible, controls, model_upload, page_frame, tables
+from dashboard.widgets import collapsible, controls, page_frame, tables, uploads
 
 TABLE = "models.table"
 MODELS, OPERATORS = 8, 8  # rows that show without scrolling
@@ -55,7 +55,7 @@ def _open_ways() -> None:
 def _ways(records: Sequence[ModelRecord]) -> None:
     """Draw the sources of new models."""
     sample, uploaded, folder, export = st.tabs(
-        ["Samples", model_upload.TAB, "From the server", "Convert from PyTorch"],
+        ["Samples", uploads.TAB, "From the server", "Convert from PyTorch"],
         key=WAYS,
         on_change="rerun",  # else a message above the tabs resets the open one in the browser
     )
@@ -63,7 +63,7 @@ def _ways(records: Sequence[ModelRecord]) -> None:
         _samples(records)
     with uploaded:
         if not state.show_closed_reason():
-            model_upload.area("models", _added)
+            uploads.model("models", _added)
     with folder:
         _server()
     with export:
@@ -242,7 +242,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         off=exporting.is_running(),
                     ),
                 )
-    messages.show_kept_error(SAMPLE, model_upload.NOT_ADDED)
+    messages.show_kept_error(SAMPLE, uploads.NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
@@ -291,7 +291,7 @@ def _server() -> None:
         on_click=_add_typed,
         **state.unless_closed(),
     )
-    messages.show_kept_error(FOLDER, model_upload.NOT_ADDED)
+    messages.show_kept_error(FOLDER, uploads.NOT_ADDED)
 
 
 def _add_typed() -> None:

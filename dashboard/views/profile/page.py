@@ -18,16 +18,16 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, live_events, messages, session_jobs, state, url_state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
+from dashboard.views.profile import results as profile_results
+from dashboard.views.profile.results import IMPORTED
 from dashboard.widgets import (
     controls,
-    file_import,
     job_box,
     live_view,
     page_frame,
     past_results,
-    profile_results,
+    uploads,
 )
-from dashboard.widgets.profile_results import IMPORTED
 
 SHOWN = "profile.shown"  # id of the profile that is shown
 LINKED = ShownResult("profile.linked", (state.TRIAL_PARAM,))
@@ -276,7 +276,7 @@ def _more() -> DeltaGenerator:
     with st.popover("More", icon=":material/more_horiz:", key="profile.more"):
         menu = st.container()
         with st.container(key="profile.bring"):
-            one = file_import.area(
+            one = uploads.evidence(
                 "profile",
                 "Import a profile",
                 hint="A JSON file that ONNX Runtime's profiler wrote, or a Chrome trace of it.",

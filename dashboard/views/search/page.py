@@ -14,12 +14,12 @@ from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import format, messages, session_jobs, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
-from dashboard.views.search import answer, form, form_widgets, links, live, past_searches, preview
+from dashboard.views.search import answer, form, form_widgets, links, past_searches, preview
 from dashboard.views.search.form import SearchForm
-from dashboard.widgets import controls, narrow_settings, page_frame, playback
+from dashboard.widgets import controls, job_box, live_view, narrow_settings, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
@@ -193,7 +193,9 @@ def _actions(record: StudyRecord | None) -> None:
     if record is None:
         return
     if record.state in ACTIVE:
-        live.cancel(record)
+        if session_jobs.status(record.id) is not None:  # else another process runs it
+            words = "Ends all worker processes. Results are kept, and you can resume the search."
+            job_box.cancel(record.id, key="search.cancel", help=words)
     else:
         answer.actions(record, partial(continue_search, record.id), _delete)
 
@@ -203,9 +205,28 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
         if model is not None:
             _empty(model)
     elif record.state in ACTIVE or playback.playing(record.id):
-        live.watch(record)
+        _watch(record)
     else:
         answer.draw(record, partial(continue_search, record.id), _offer_quiet)
+
+
+def _watch(record: StudyRecord) -> None:
+    """Draw the live view of a search: the best configuration so far, the evaluations, the remaining time."""
+    question = question_from_dict(record.question)
+    with st.container(key="search.live", gap="xsmall"):
+        st.markdown(f"#### Searching: {format.plain(question.words)}")
+        if question.limit_words:
+            st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
+        name, follow = live_view.stream(record.id, live_events.of_search, partial(_elsewhere, record.id))
+        tick_s = live_view.pace(record.id, record.state)
+        live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
+
+
+def _elsewhere(study: str) -> str | None:
+    record = state.store().study(study)
+    tried = sum(not one["twin"] for one in record.tried)
+    who = f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far"
+    return who if record.state in ACTIVE else None
 
 
 def _offer_quiet() -> None:

@@ -8,7 +8,7 @@ from core.run.axes import point_name
 from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
 from core.show import verdict
-from core.show.sheets import comparisons
+from core.show.sheets import sweeps
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state
@@ -21,7 +21,7 @@ TABLE = "sweep.table"
 
 def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
     """Draw the table of all points, and the details of one; above the table where the user selected it."""
-    table = comparisons.points(shown.rows, ranking, shown.busy)
+    table = sweeps.points(shown.rows, ranking, shown.busy)
     details = st.container(key="sweep.details")
     names = " and ".join(one.name for one in shown.axes)
     tables.draw(

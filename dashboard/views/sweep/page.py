@@ -11,7 +11,7 @@ import streamlit as st
 
 from core.evidence.comparison import Comparison, with_references
 from core.run import job_types, prediction, sweep
-from core.run.axes import Axis, Models, axes_of_study, study_name
+from core.run.axes import Models, axes_of_study, study_name
 from core.run.job import Status
 from core.run.known_trials import Known, known_trials
 from core.run.sweep import Measured, Point
@@ -19,6 +19,7 @@ from core.show import verdict
 from core.show.report.subjects import AboutSweep
 from core.show.words import counted
 from core.spec import TrialSpec
+from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, live_events, messages, session_jobs, state

@@ -8,8 +8,9 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.axes import Axis
+from core.run.axes import is_ordered
 from core.run.best_point import SweepRanking
+from core.spec.space import Axis
 from dashboard.charts import heatmap_charts, sweep_charts
 from dashboard.views.sweep.shown_sweep import POINT, ShownSweep
 from dashboard.widgets import plots
@@ -64,7 +65,7 @@ def draw(shown: ShownSweep, ranking: SweepRanking, beside: Callable[[], None]) -
 
 
 def _views(axes: Sequence[Axis]) -> list[str]:
-    plane = len(axes) > 1 and all(one.ordered for one in axes)
+    plane = len(axes) > 1 and all(map(is_ordered, axes))
     return [LINES, *([PLANE] if plane else []), TRADEOFF]
 
 

@@ -15,7 +15,8 @@ from core.evidence.verdict import is_rejected
 from core.run.axes import PERCENTILE_NAMES, point_name
 from core.run.best_point import SweepRanking, rank_points, supported_percentile, surely_within_limit
 from core.run.sweep import REFUSED, Measured
-from core.show import sweep_words, verdict
+from core.show import verdict
+from core.show.sheets import sweeps
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
@@ -229,8 +230,8 @@ def _verdict(complete: Sequence[Measured], ranking: SweepRanking, busy: Mapping[
     )
     decided = (sure or line_s is None) and not ranking.inconclusive
     icon = ":material/check_circle:" if decided else ":material/help:"
-    st.subheader(f"{icon} {sweep_words.head(ranking)}: {_in_words(best, percentile, busy)}", anchor=False)
-    return [sweep_words.others(ranking), doubt, sweep_words.few_processes(complete), unsupported]
+    st.subheader(f"{icon} {sweeps.head(ranking)}: {_in_words(best, percentile, busy)}", anchor=False)
+    return [sweeps.others(ranking), doubt, sweeps.few_processes(complete), unsupported]
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
@@ -244,7 +245,7 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     ran = charts.ran_label(row.result)
     latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
-    text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
+    text = f"{point_name(row.values)}: {sweeps.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
     text += f" · {BUSY}" if busy.get(row.comparison) else ""
     return format.plain(text + (f" – {WARNING} {OUTPUTS_DIFFER}" if row.breach else ""))

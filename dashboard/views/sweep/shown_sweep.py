@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.comparison import Comparison
-from core.run.axes import Axis
 from core.run.sweep import Measured, Point
+from core.spec.space import Axis
 from dashboard.charts.sweep_charts import EarlierSweep
 
 LIMIT_MS = "sweep.line_ms"  # latency limit in ms; the number field and the slider both set it

@@ -8,7 +8,6 @@ import streamlit as st
 
 from core.run.axes import (
     MAX_POINTS,
-    Axis,
     Models,
     choices,
     default_values,
@@ -19,7 +18,7 @@ from core.run.axes import (
 from core.run.search.search_space import CPU
 from core.spec import TrialSpec
 from core.spec.settings import Place, value_words
-from core.spec.space import MODEL
+from core.spec.space import MODEL, Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import messages, state

@@ -25,14 +25,13 @@ from dashboard.charts import compare_charts
 from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import TUNE
+from dashboard.views.tune import live_estimate
 from dashboard.widgets import (
     controls,
     feeding,
     job_box,
-    live_estimate,
     live_view,
     measure_longer,
-    model_upload,
     narrow_settings,
     page_frame,
     past_results,
@@ -43,6 +42,7 @@ from dashboard.widgets import (
     results,
     tables,
     trial_result,
+    uploads,
 )
 from dashboard.widgets.protocol import wait_quiet_s
 
@@ -265,7 +265,7 @@ def _empty(record: ModelRecord | None) -> None:
     with steps, st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
         if not state.closed():
-            model_upload.area("first", _added)
+            uploads.model("first", _added)
         with st.container(horizontal=True, gap="medium"):
             page_frame.link("models", "Add a model")
             page_frame.link("search", "Find the best settings")

@@ -19,9 +19,9 @@ from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import fields, format, messages, session_jobs, state
 from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import steps as step_controls
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import controls, dataset, feeding, setting
-from dashboard.widgets import steps as step_controls
 
 NAME, CALIBRATION = "variants.name", "variants.calibration"
 RANDOM, DATA = "Random values", "My data"
@@ -76,7 +76,7 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
         _calibration_form()
     if steps and reason:
         st.warning(format.plain(reason), icon=":material/block:")
-    status = variant_job.current(variant_job.MAKE, about(source))
+    status = variant_job.find(variant_job.MAKE, source)
     active = session_jobs.is_active(status)
     st.text_input(
         "Name",
@@ -167,11 +167,6 @@ def chosen_calibration() -> DatasetSpec | None:
 # --- the job ------------------------------------------------------------------------------------------------
 
 
-def about(record: ModelRecord) -> str:
-    """Return the end of the job's description, by which jobs of a model are found."""
-    return f"of {record.name}"
-
-
 def _make(source: ModelRecord) -> None:
     """Queue a variant with the current widget values."""
     try:
@@ -215,7 +210,7 @@ def start(
         models = [one.content_sha256 for one in made.records]
         return {"models": models, "reused": made.reused, "notes": list(made.notes)}
 
-    variant_job.start(variant_job.MAKE, task, f"{chain_text(steps)} {about(source)}")
+    variant_job.start(variant_job.MAKE, task, chain_text(steps), source)
 
 
 def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:

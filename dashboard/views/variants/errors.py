@@ -40,7 +40,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     except TunerError as error:
         st.info(f"{format.plain(error.message)} {format.plain(error.hint)}", icon=":material/info:")
         return
-    status = variant_job.current(variant_job.ERRORS, variant_maker.about(record))
+    status = variant_job.find(variant_job.ERRORS, record)
     active = session_jobs.is_active(status)
     found = _located(record)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -95,7 +95,7 @@ def _start(record: ModelRecord) -> None:
             store, record, run=run, fingerprint=fingerprint, workload=sizes, libraries=libraries
         )
 
-    variant_job.start(variant_job.ERRORS, task, f"error {variant_maker.about(record)}")
+    variant_job.start(variant_job.ERRORS, task, "error", record)
 
 
 def _located(record: ModelRecord) -> Located | None:
@@ -225,7 +225,7 @@ def _slid(curve: Sequence[Choice]) -> None:
 
 def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, everything: bool) -> None:
     facts = variants.variant_of(record) or {}
-    making = variant_job.current(variant_job.MAKE, variant_maker.about(root)) if root else None
+    making = variant_job.find(variant_job.MAKE, root) if root else None
     reason = ""
     if root is None:
         reason = "The original is gone, so no variant can be created."

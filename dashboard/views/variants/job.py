@@ -13,8 +13,9 @@ import streamlit as st
 
 from core.run import job_types
 from core.run.job import Status
+from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import messages, session_jobs, state
+from dashboard import messages, session_jobs
 from dashboard.widgets import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # job types, as the scheduler lists them
@@ -26,40 +27,31 @@ def job_key(kind: str) -> str:
     return f"variants.job.{kind}"
 
 
-def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
+def find(kind: str, record: ModelRecord) -> Status | None:
+    """Return this session's job, ended or not; else one of another session about this model."""
+    return job_box.find(job_key(kind), kind, _about(record))
+
+
+def _about(record: ModelRecord) -> str:
+    return f"of {record.name}"
+
+
+def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str, record: ModelRecord) -> None:
     """Queue a task of this session; call in a callback.
 
     Args:
         kind: `MAKE` or `ERRORS`.
         task: see `job_types.task`.
-        what: one-line description.
+        what: the work, in a word or two.
+        record: the model.
     """
     try:
-        job = session_jobs.submit(job_types.task(task, kind=kind, what=what))
+        job = session_jobs.submit(job_types.task(task, kind=kind, what=f"{what} {_about(record)}"))
     except TunerError as error:
         messages.keep_error(error, kind)
         return
     st.session_state[job_key(kind)] = job
     session_jobs.follow(job, "variants")
-
-
-def current(kind: str, about: str) -> Status | None:
-    """Return the state of this session's job, else of a matching job of another session."""
-    own = session_jobs.status(st.session_state.get(job_key(kind)) or "")
-    if own is not None:
-        return own
-    active = state.scheduler().active()
-    return next((one for one in active if one.kind == kind and one.what.endswith(about)), None)
-
-
-def take_finished(kind: str) -> Status | None:
-    """Return how this session's job ended, once; None while it runs, or where there is none."""
-    own = st.session_state.get(job_key(kind))
-    status = session_jobs.status(own or "")
-    if not own or session_jobs.is_active(status):
-        return None
-    del st.session_state[job_key(kind)]
-    return status
 
 
 def show_end(kind: str, status: Status | None) -> None:
@@ -71,12 +63,7 @@ def show_end(kind: str, status: Status | None) -> None:
     """
     title = _NOTHING[kind]
     messages.show_kept_error(kind, title)
-    if status is None:
-        return
-    if status.state == "CANCELLED":
-        st.info("This was cancelled. Finished steps are kept.", icon=":material/cancel:")
-    elif status.error is not None:
-        messages.report(status.error, title)
+    job_box.report_end(status, cancelled="This was cancelled. Finished steps are kept.", title=title)
 
 
 def live(status: Status | None, name: str) -> None:

@@ -21,7 +21,7 @@ from dashboard.views.variants import errors as variant_errors
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import collapsible, controls, dataset, page_frame
+from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame
 
 VIEW = "variants.view"
 NEW = "variants.new"  # whether the form is open
@@ -66,7 +66,7 @@ def _take_finished() -> dict[str, Status]:
     """Take the ended jobs of this session, by type; show a new variant."""
     ended = {}
     for kind in (variant_job.MAKE, variant_job.ERRORS):
-        status = variant_job.take_finished(kind)
+        status = job_box.take_ended(variant_job.job_key(kind))
         if status is None:
             continue
         ended[kind] = status

@@ -17,8 +17,9 @@ import onnxruntime as ort
 
 from core.wire import FeedPlan
 from core.wire.errors import ModelError
-from core.worker.session import ORT_ERRORS, job_session
+from core.worker.session import ORT_ERRORS
 from core.worker.session.feeds import make_feeds
+from core.worker.session.job_session import job_session
 from core.worker.session.ort_errors import first_line
 
 Array = npt.NDArray[Any]

@@ -18,7 +18,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from core.wire import StepCheck
 from core.worker.make.transform.distance import AS_RUN, open_session
 from core.worker.models.graphs import graphs_of, nodes_of
-from core.worker.session import weights_beside
+from core.worker.session.job_session import weights_beside
 
 CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 

@@ -20,7 +20,7 @@ from core.worker.make.transform.model_io import TOOL_ERRORS
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import inspect_model
 from core.worker.models.checking import ONE_FILE_BYTES
-from core.worker.session import job_session, weights_beside
+from core.worker.session.job_session import job_session, weights_beside
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
 _FORMAT = "session.save_model_format"

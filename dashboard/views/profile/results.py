@@ -22,8 +22,9 @@ from core.wire.profile import HOST_TIMED, Profile, profile_from_dict
 from dashboard import format, messages, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import ProviderNames
-from dashboard.widgets import page_frame, peaks, profile_views
-from dashboard.widgets.profile_views import Shown
+from dashboard.views.profile import plots as profile_plots
+from dashboard.views.profile.plots import Shown
+from dashboard.widgets import page_frame, peaks
 
 MEAN, MEDIAN = "Mean", "Median"
 NOISE_PER_NODE_S = 8e-6  # added by ORT's profiler to a node's own time, at most (5 to 8 µs)
@@ -135,7 +136,7 @@ def _places(profile: Profile, profile_id: str) -> _PageParts:
         row = st.container(horizontal=True, vertical_alignment="center", key="profile.controls")
         picture = st.container()
     with row:
-        view = profile_views.choose()
+        view = profile_plots.choose()
         st.space("stretch")
         basis = _basis(profile, profile_id)
     return _PageParts(
@@ -156,7 +157,7 @@ def _draw(places: _PageParts, shown: Shown, result: Mapping[str, Any], said: Adv
         _warnings(profile, result, shown.ran)
         _skewed(profile, places.basis)
     with places.below:
-        profile_views.draw(places.view, shown, places.picture)
+        profile_plots.draw(places.view, shown, places.picture)
     with places.numbers:
         _metrics(profile, result, places.basis.lower())
         if said.remedy:

@@ -1,8 +1,8 @@
-"""The job `export` for TensorFlow: convert a Keras or TensorFlow model to a checked `.onnx` file.
+"""Export a Keras or TensorFlow model: `opened`. Worker side.
 
-Worker side. Needs the extra `tensorflow`, and reports if it is missing. A Keras file becomes a SavedModel
-first, so that a single path leads through tf2onnx, which runs in its own process: it changes TensorFlow's
-global state. A SavedModel is a program: loading one can run code of its author. Keras's safe mode is on.
+Needs the extra `tensorflow`, and reports if it is missing. A Keras file becomes a SavedModel first, so that a
+single path leads through tf2onnx, which runs in its own process: it changes TensorFlow's global state. A
+SavedModel is a program: loading one can run code of its author. Keras's safe mode is on.
 """
 
 from __future__ import annotations
@@ -11,75 +11,67 @@ import importlib.util
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from core.wire import Difference, ExportPlan, ExportReply, ModelInfo, Progress
+from core.wire import Difference, ExportPlan, ModelInfo
 from core.wire.catalog import SOURCE_KEY, WEIGHTS_KEY
 from core.wire.errors import ModelError, SpecError
-from core.worker.models import inspect_model
-from core.worker.models.checking import draft_folder, move_into_place, open_checked
 from core.worker.session.ort_errors import first_line
 
 PACKAGES = ("tensorflow", "tf2onnx")
 NEWEST_OPSET = 18  # newest that tf2onnx writes
 _SIGNATURE = "serving_default"
-_STAGES = 5
-_PREFIX = ".export-"
 _ROWS = 2  # batch of the compared inputs
 
 
-def export_tensorflow(plan: ExportPlan, progress: Progress) -> ExportReply:
-    """Convert, check, compare with TensorFlow, and move the file to the plan's target.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """A SavedModel to convert and, for the comparison, to run."""
+
+    framework: str = "TensorFlow"
+    weights: Literal["file"] = "file"
+    saved: Path  # its folder
+    source: Path  # the user's file or folder
+    opset: int
+    seed: int
+    notes: list[str]
+
+    def write(self, draft: Path) -> None:
+        """Convert the model, and write it to `draft`."""
+        _convert(self.saved, draft, self.opset, self.source.name)
+        _mark(draft, self.source)
+
+    def compare(self, session: Any, info: ModelInfo) -> tuple[list[Difference], list[str]]:
+        """Run both on the same inputs."""
+        return _compare(self.saved, session, info, self.seed)
+
+
+def opened(plan: ExportPlan, folder: Path) -> Original:
+    """Return the model of the plan as a SavedModel, which a Keras file becomes in `folder`.
 
     Args:
         plan: `path` is a `.keras` or `.h5` file, or the folder of a SavedModel.
-        progress: receives each stage.
+        folder: for new files.
 
     Raises:
-        SpecError: the extra is not installed, or there is no such model at the path.
-        ModelError: TensorFlow cannot load the model, tf2onnx cannot convert it, or the result is not valid.
+        SpecError: the extra is not installed.
+        ModelError: Keras cannot load the model.
     """
-    started = time.perf_counter()
     require_packages()
-    source, output = Path(plan["path"]), Path(plan["output"])
-    opset = min(plan["opset"], NEWEST_OPSET)
-    with draft_folder(output, _PREFIX) as folder:
-        progress("model", 0, _STAGES, source.name)
-        saved = source if source.is_dir() else _saved_model(source, folder / "saved_model")
-        progress("export", 1, _STAGES, f"opset {opset}")
-        draft = folder / output.name
-        _convert(saved, draft, opset, source.name)
-        _mark(draft, source)
-        progress("check", 2, _STAGES)
-        session = open_checked(draft, "the exported model")
-        info = inspect_model(str(draft))
-        progress("compare", 3, _STAGES, "ONNX Runtime against TensorFlow")
-        differences, notes = _compare(saved, session, info, plan["seed"])
-        progress("write", 4, _STAGES, output.name)
-        move_into_place(draft, output, [one["location"] for one in info["external_data"]])
-    progress("write", _STAGES, _STAGES, output.name)
-    if opset < plan["opset"]:
-        notes.append(f"opset {opset} instead of {plan['opset']}: the newest that tf2onnx writes")
-    return {
-        "path": str(output),
-        "sha256": info["sha256"],
-        "size_bytes": info["size_bytes"],
-        "nodes": info["nodes"],
-        "op_counts": info["op_counts"],
-        "parameters": info["parameters"],
-        "opset": info["opset"].get("", opset),
-        "ir_version": info["ir_version"],
-        "differences": differences,
-        "weights": "file",
-        "notes": notes,
-        "seconds": time.perf_counter() - started,
-        "pt2": "",
-    }
+    source, opset = Path(plan["path"]), min(plan["opset"], NEWEST_OPSET)
+    note = f"opset {opset} instead of {plan['opset']}: the newest that tf2onnx writes"
+    return Original(
+        saved=source if source.is_dir() else _saved_model(source, folder / "saved_model"),
+        source=source,
+        opset=opset,
+        seed=plan["seed"],
+        notes=[note] if opset < plan["opset"] else [],
+    )
 
 
 def require_packages() -> None:

@@ -1,0 +1,100 @@
+"""Upload areas whose files a worker reads: models into the library, and files made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import streamlit as st
+
+from core.process.job_worker import run_job
+from core.run.importing import import_evidence
+from core.store import ModelRecord, library
+from core.store.imported import Imported
+from core.wire.errors import TunerError
+from core.wire.files import MOST_IMPORT_BYTES
+from dashboard import state
+from dashboard.server import upload
+
+TAB = "Upload"  # label of the tab that holds the area of models
+NOT_ADDED, NOT_IMPORTED = "The model was not added", "Nothing was imported"  # titles of errors
+
+Found = TypeVar("Found")
+
+
+def model(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
+    """Draw the area of models; pass a new model to `added`, and redraw the page.
+
+    Args:
+        page: begins the keys.
+        added: called with the model, and whether it is new in the library.
+    """
+
+    def read(files: list[Path]) -> tuple[ModelRecord, bool]:
+        name = next((file.stem for file in files if file.suffix.lower() == ".onnx"), files[0].stem)
+        with st.spinner("Reading the model in a process of its own…"):
+            return library.import_files(state.store(), files, name=name, move=True)
+
+    found = _area(
+        f"{page}.upload",
+        "An .onnx file, with its external data files if it has any",
+        read,
+        NOT_ADDED,
+        hint="Drop files here or choose them.",
+    )
+    if found is not None:
+        added(*found)
+        st.rerun()  # redraw the content above
+
+
+def evidence(page: str, label: str, *, hint: str, wanted: Literal["profile", "summary"]) -> Imported | None:
+    """Draw the area of files made elsewhere; return the file imported in this run of the page.
+
+    Args:
+        page: begins the keys.
+        label: of the area.
+        hint: accepted files.
+        wanted: kind of file that the page shows.
+    """
+    if state.show_closed_reason():
+        return None
+
+    def read(files: list[Path]) -> Imported:
+        with st.spinner("Reading the file in a process of its own…"):
+            return import_evidence(state.store(), files[0], run_job, wanted=wanted)
+
+    more = {"multiple": False, "most_bytes": MOST_IMPORT_BYTES}
+    return _area(f"{page}.import", label, read, NOT_IMPORTED, hint=hint, **more)
+
+
+def _area(
+    key: str, label: str, read: Callable[[list[Path]], Found], refused: str, **more: Any
+) -> Found | None:
+    """Draw an area, and return what was read of files that have just come.
+
+    They are not read in a callback, because a large one takes seconds.
+
+    Args:
+        key: of the area.
+        label: of the area.
+        read: reads the files, which are removed then; may raise `TunerError`, which the area shows.
+        refused: title of that error.
+        more: passed on to `upload.uploader`.
+    """
+    pending = f"{key}.pending"
+
+    def keep(files: list[Path]) -> None:
+        st.session_state[pending] = [str(file) for file in files]
+
+    upload.uploader(label, key=key, accept="", on_upload=keep, **more)
+    files = [Path(path) for path in st.session_state.pop(pending, [])]
+    if not files:
+        return None
+    try:
+        return read(files)
+    except TunerError as error:
+        upload.refuse(key, error, refused)
+    finally:
+        upload.discard(files)
+    st.rerun()  # the area shows the error
