@@ -346,6 +346,19 @@ def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
 
 
+def trial_if_kept(trial_id: str) -> Trial | None:
+    """Return a trial; None: it was deleted meanwhile, or it is damaged."""
+    try:
+        return store().trial(trial_id)
+    except TunerError:
+        return None
+
+
 def trial_spec(trial: Trial) -> TrialSpec:
     """Return the spec of a stored trial; raises `SpecError` when this version cannot read it."""
     return spec_from_dict(trial.spec)
+
+
+def put(key: str, value: Any) -> None:
+    """Set a value of the session; a callback."""
+    st.session_state[key] = value
