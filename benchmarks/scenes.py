@@ -35,7 +35,7 @@ from core.evidence.record import RawComparison, Settings
 from core.evidence.speedup_interval import trimmed_estimate
 from core.evidence.stopping import InterimResult
 from core.evidence.stopping import contrast_values as interim_told
-from core.evidence.targets import Evidence as Grounds
+from core.evidence.targets import Measurements as Grounds
 from core.evidence.targets import evaluate_target
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live

@@ -1,18 +1,15 @@
-"""Jobs of a session: checked and predicted before they start, submitted, and followed by the sidebar."""
+"""Jobs of a session: predicted before they start, submitted, and followed by the sidebar."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import streamlit as st
 
+from core.api.requests import ComparisonHistory, Prediction, past, predict
+from core.api.session import Job, Status
 from core.evidence.comparison import Configuration, same_request, with_references
-from core.process.job_worker import refuse_worker
-from core.run import job_types, preparation
-from core.run.job import Job, Status
-from core.run.prediction import ComparisonHistory, Prediction, past, predict
 from core.spec import TrialSpec
 from core.wire.errors import StoreError
 from dashboard import configurations, state
@@ -24,32 +21,6 @@ REPEATED_PRESS_S = 10.0  # Streamlit may deliver a press twice within it; a late
 
 
 # --- before the start -------------------------------------------------------------------------------------
-
-
-def check_before(spec: TrialSpec) -> None:
-    """Refuse a spec that cannot be measured before it is queued, as far as that is known without a worker.
-
-    Raises:
-        SpecError: a dimension, a batch, inputs or an engine that this model does not have.
-        ModelError: there is no such model.
-        TunerError: the server does not admit it.
-    """
-    state.admit(spec)  # before anything reveals what lies at a path
-    preparation.check_before(spec, state.store(), refuse_worker)
-
-
-def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
-    """Return the checked job of a comparison, for `submit`; see `job_types.comparison` for the options.
-
-    A configuration that cannot run does not stop the others; its result gives the reason.
-
-    Raises:
-        TunerError: no candidate can run, or the server does not admit one.
-    """
-    for one in asked:
-        state.admit(one.spec)
-    preparation.check_comparison(asked, state.store(), refuse_worker)
-    return job_types.comparison(asked, **options)
 
 
 def pinned(spec: TrialSpec) -> Configuration | None:

@@ -14,13 +14,15 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
-from core.api.session import user_on_host
+from core.api.requests import (
+    Size,
+    check_overrides,
+    default_sizes,
+    feed_plan,
+)
+from core.api.session import MachineQueue, Scheduler, Session, refuse_worker, user_on_host
+from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
-from core.process.machine_queue import MachineQueue
-from core.run.job_log import clean_up as settled
-from core.run.plan import check_overrides, feed_plan
-from core.run.scheduler import Scheduler
-from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
@@ -73,6 +75,11 @@ def clean_up() -> None:
 def queue() -> MachineQueue:
     """Return the queue of the whole machine."""
     return MachineQueue()
+
+
+def session() -> Session:
+    """Return the API's session of this server: its store and queue; it waits for no worker."""
+    return Session(store(), scheduler=scheduler(), inspect=refuse_worker, admit=admit)
 
 
 def scheduler() -> Scheduler:

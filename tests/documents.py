@@ -32,7 +32,7 @@ def document_name(args: Sequence[str], document: Any) -> str:
     flags = [
         one for one in ("--prune", "--self-test", "--peaks", "--import", "--dry-run", "--list") if one in args
     ]
-    return " ".join([name, *flags]) if " ".join([name, *flags]) in DOCUMENTS else name
+    return next((one for one in (f"{name} {flag}" for flag in flags) if one in DOCUMENTS), name)
 
 
 @cache

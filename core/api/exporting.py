@@ -15,10 +15,12 @@ from core.evidence.measurement import Trial
 from core.evidence.verification import MARGIN
 from core.process.job_worker import Run
 from core.run import job_types
+from core.run.baseline import RecordedBaseline as RecordedBaseline
 from core.run.baseline import read
 from core.run.bundle import writing
 from core.run.bundle.opening import check, is_bundle
 from core.run.export_source import ExportSource, export_source_of
+from core.run.export_source import source_of_settings as source_of_settings
 from core.run.job import Job
 from core.run.search import search_provenance
 from core.run.verify import Request, verification

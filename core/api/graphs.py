@@ -14,13 +14,17 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.api.settings import given_of, inputs_of
 from core.evidence.graph_changes import changes
-from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
+from core.evidence.graph_facts import GraphRow, ProfileMatch, errors, rows, times
 from core.evidence.node_savings import choices
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
+from core.run.graph import optimized_at as optimized_at
+from core.run.graph_layout import Layout as Layout
+from core.run.graph_layout import layout as layout
 from core.run.job import Job
 from core.run.node_errors import Located, check_inputs, locate_errors, located, quantized_from
+from core.run.node_errors import located_at as located_at
 from core.run.preparation import resolve_trial
 from core.show import documents
 from core.show.sheets import Sheet, graphs
@@ -44,7 +48,7 @@ class ShownGraph:
     model: ModelRecord
     graphs: Graphs
     optimized: bool  # the graph after ONNX Runtime's optimizations, not the model's own
-    nodes: Sequence[Row]  # those that were asked for
+    nodes: Sequence[GraphRow]  # those that were asked for
     count: int  # of all nodes
     profile: str | None = None  # trial with times of the nodes
     ran: ProfileMatch | None = None  # the times
@@ -189,7 +193,7 @@ def _optimized(
     return found
 
 
-def _of_type(listed: Sequence[Row], wanted: Collection[str]) -> list[Row]:
+def _of_type(listed: Sequence[GraphRow], wanted: Collection[str]) -> list[GraphRow]:
     """Return the nodes of these operators; names in any case, with or without domain.
 
     Raises:

@@ -193,7 +193,7 @@ def kind(node: Node) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class GraphRow:
     """A node with its facts."""
 
     where: Where
@@ -238,7 +238,7 @@ def tensor_text(tensor: Tensor) -> str:
 
 def rows(
     side: Side, found: ProfileMatch | None = None, units: Mapping[Where, Unit] | None = None
-) -> list[Row]:
+) -> list[GraphRow]:
     """Return every node of a graph in file order, subgraphs after the graphs that contain them.
 
     Args:
@@ -252,7 +252,7 @@ def rows(
             where = (number, index)
             ran = found.ran.get(where) if found is not None else None
             listed.append(
-                Row(
+                GraphRow(
                     where=where,
                     level=level,
                     node=node,

@@ -64,7 +64,7 @@ class EndToEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class DifferenceRow:
     """One part of both results."""
 
     label: str
@@ -108,7 +108,7 @@ class Difference:
     """The time difference of two results, split into parts."""
 
     end: EndToEnd
-    rows: tuple[Row, ...]  # largest difference first; `outside` and `unseen` last
+    rows: tuple[DifferenceRow, ...]  # largest difference first; `outside` and `unseen` last
     groups: tuple[Group, ...]  # largest difference first
     moves: tuple[Move, ...]
     seen_s: float  # difference of the runs without the profiler in the passes
@@ -123,10 +123,10 @@ class Difference:
     notes: tuple[str, ...]
 
     @property
-    def in_nodes(self) -> Row:
+    def in_nodes(self) -> DifferenceRow:
         """All rows of nodes as one."""
         rows = [row for row in self.rows if row.kind not in ("outside", "unseen")]
-        return Row(
+        return DifferenceRow(
             label="in nodes",
             kind="operator",
             baseline_s=math.fsum(row.baseline_s for row in rows),
@@ -136,7 +136,7 @@ class Difference:
             candidate_nodes=sum(row.candidate_nodes for row in rows),
         )
 
-    def share(self, part: Row | Group | Move) -> float | None:
+    def share(self, part: DifferenceRow | Group | Move) -> float | None:
         """Return the share of a part in the whole difference, such as 0.62; negative: it opposes it.
 
         None where there is no difference.
@@ -212,7 +212,7 @@ def _fallbacks(*sides: Side) -> list[str]:
     ]
 
 
-def _sort_key(part: Row | Group | Move) -> tuple[float, str]:
+def _sort_key(part: DifferenceRow | Group | Move) -> tuple[float, str]:
     """Return the sort key: largest difference first, equal ones by name."""
     return -abs(part.difference_s), part.label
 
@@ -235,19 +235,19 @@ def _instrument_s(side: Side) -> float:
 
 def _rows(
     groups: Sequence[Group], baseline: TimedSide, candidate: TimedSide, end: EndToEnd
-) -> tuple[Row, ...]:
+) -> tuple[DifferenceRow, ...]:
     named: dict[tuple[RowKind, str], list[Group]] = defaultdict(list)
     for one in groups:
         named[one.kind, one.label].append(one)
     rows = sorted((_row(label, kind, members) for (kind, label), members in named.items()), key=_sort_key)
-    outside = Row(
+    outside = DifferenceRow(
         label=OUTSIDE,
         kind="outside",
         baseline_s=baseline.plain_s - math.fsum(row.baseline_s for row in rows),
         candidate_s=candidate.plain_s - math.fsum(row.candidate_s for row in rows),
         half_width_s=half_width(baseline.outside_by_pass, candidate.outside_by_pass),
     )
-    unseen = Row(
+    unseen = DifferenceRow(
         label=UNSEEN,
         kind="unseen",
         baseline_s=end.baseline_s - baseline.plain_s,
@@ -257,8 +257,8 @@ def _rows(
     return (*rows, outside, unseen)
 
 
-def _row(label: str, kind: RowKind, groups: Sequence[Group]) -> Row:
-    return Row(
+def _row(label: str, kind: RowKind, groups: Sequence[Group]) -> DifferenceRow:
+    return DifferenceRow(
         label=label,
         kind=kind,
         baseline_s=math.fsum(one.baseline_s for one in groups),

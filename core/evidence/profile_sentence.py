@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from core.evidence.node_matching import GroupNode
-from core.evidence.profile_difference import OUTSIDE, Difference, Row
+from core.evidence.profile_difference import OUTSIDE, Difference, DifferenceRow
 from core.evidence.verdict import Verdict
 from core.wire.units import ms, provider
 
@@ -86,14 +86,14 @@ def _parts(difference: Difference) -> str:
     return text
 
 
-def _named(difference: Difference, named: Sequence[tuple[Row, float]]) -> str:
+def _named(difference: Difference, named: Sequence[tuple[DifferenceRow, float]]) -> str:
     parts = [f"{_percent(share)} {_where(row)}{_kernels(difference, row)}" for row, share in named]
     first, rest = parts[0].split(" ", 2), parts[1:]
     whole = "speed-up" if difference.end.difference_s < 0 else "slowdown"
     return _listed([f"{first[0]} {first[1]} of the {whole} is {first[2]}", *rest])
 
 
-def _kernels(difference: Difference, row: Row) -> str:
+def _kernels(difference: Difference, row: DifferenceRow) -> str:
     """Return " (Conv → FusedConv)" where the two sides run an operator by different nodes."""
     groups = [one for one in difference.groups if (one.label, one.kind) == (row.label, "operator")]
     before = _slowest(node for one in groups for node in one.baseline)
@@ -122,7 +122,7 @@ def _no_clear_part(difference: Difference, *, gain: bool) -> str:
     )
 
 
-def _where(row: Row) -> str:
+def _where(row: DifferenceRow) -> str:
     match row.kind:
         case "outside":
             return OUTSIDE
@@ -133,7 +133,7 @@ def _where(row: Row) -> str:
     return f"in {row.label}"
 
 
-def _against(row: Row, share: float, *, gain: bool) -> str:
+def _against(row: DifferenceRow, share: float, *, gain: bool) -> str:
     """Return a text on a part that opposes the difference: it reduces the speed-up or the slowdown."""
     verb = ("costs", "cost") if gain else ("saves", "save")
     of_it = f"{_percent(share)} of it back" if gain else f"{_percent(share)} of it"

@@ -34,7 +34,7 @@ Condition = tuple[int | str | None, float | None]  # positive class, threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Measurements:
     """Measurements of one configuration on this machine.
 
     Attributes:
@@ -99,7 +99,7 @@ class _Missing:
     todo: str
 
 
-def evaluate_target(target: TargetSpec, evidence: Evidence) -> TargetResult:
+def evaluate_target(target: TargetSpec, evidence: Measurements) -> TargetResult:
     """Evaluate `target`.
 
     A missing end of the interval counts as unbounded: without an upper bound, no upper limit is met.
@@ -153,7 +153,7 @@ def _margin(target: TargetSpec, worse: float) -> float:
     return target.limit - worse if target.about.smaller_is_better else worse - target.limit
 
 
-def _narrowing_advice(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
+def _narrowing_advice(target: TargetSpec, found: _Reading, evidence: Measurements) -> str:
     """Return advice that narrows an interval around the limit."""
     if target.about.source == "race":
         return "Measure longer: more effort and a larger budget narrow the interval."
@@ -181,7 +181,7 @@ def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
 # --- readings -----------------------------------------------------------------------------------------------
 
 
-def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
+def _read(target: TargetSpec, evidence: Measurements) -> _Reading | _Missing:
     if target.about.source == "accuracy":
         return _from_accuracy(target, evidence)
     if target.about.source == "race":
@@ -194,7 +194,7 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     return _Reading(value=size, low=size, high=size, why="File size with external data; exact.")
 
 
-def _from_comparisons(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
+def _from_comparisons(target: TargetSpec, evidence: Measurements) -> _Reading | _Missing:
     """Read the newest usable comparison at that batch size; one under load only if no other is usable."""
     rows = evidence.rows_of(target)
     gap: _Missing | None = None
@@ -346,7 +346,7 @@ def _not_in_comparison(what: str) -> _Missing:
 _OF_A_COMPARISON = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
 
 
-def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
+def _from_accuracy(target: TargetSpec, evidence: Measurements) -> _Reading | _Missing:
     summary = evidence.summaries.get((target.positive_class, target.threshold))
     if summary is None:
         return _no_accuracy(evidence)
@@ -370,7 +370,7 @@ def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Missin
     return _Reading(value=found["value"], low=found["low"], high=found["high"], why=why)
 
 
-def _no_accuracy(evidence: Evidence) -> _Missing:
+def _no_accuracy(evidence: Measurements) -> _Missing:
     if not evidence.has_dataset:
         return _Missing(cause="missing", why="No labelled data is given.", todo="Choose a dataset.")
     if evidence.accuracy_failure:

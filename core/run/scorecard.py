@@ -14,7 +14,7 @@ from typing import Any
 
 from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
-from core.evidence.targets import Condition, Evidence, State, TargetResult, evaluate_target, overall
+from core.evidence.targets import Condition, Measurements, State, TargetResult, evaluate_target, overall
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
@@ -71,11 +71,11 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScorecardRow:
     """A configuration, its evidence, and its verdicts in the order of the targets."""
 
     subject: Subject
-    evidence: Evidence
+    evidence: Measurements
     judged: tuple[TargetResult, ...]
 
     @property
@@ -137,7 +137,7 @@ def rows(
     *,
     fingerprint: str,
     since: float = 0.0,
-) -> list[Row]:
+) -> list[ScorecardRow]:
     """Judge every configuration by its stored results.
 
     Args:
@@ -151,13 +151,13 @@ def rows(
     for subject in subjects:
         evidence = _evidence(store, subject, targets, fingerprint=fingerprint, since=since)
         judged = tuple(evaluate_target(target, evidence) for target in targets)
-        found.append(Row(subject=subject, evidence=evidence, judged=judged))
+        found.append(ScorecardRow(subject=subject, evidence=evidence, judged=judged))
     return found
 
 
 def _evidence(
     store: Store, subject: Subject, targets: Sequence[TargetSpec], *, fingerprint: str, since: float
-) -> Evidence:
+) -> Measurements:
     timed = [one for one in targets if one.about.source == "race"]
     wanted = {target.batch_size or subject.rows for target in timed}
     results: dict[int, list[Mapping[str, Any]]] = {}
@@ -174,7 +174,7 @@ def _evidence(
         results = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in results.items()}
     failures |= {size: why for size in wanted if (why := subject.refusal(size))}
     accuracy, failure = _accuracy(store, subject, targets)
-    return Evidence(
+    return Measurements(
         batch_size=subject.rows,
         results={size: found[:KEPT] for size, found in results.items()},
         failures=failures,
@@ -257,7 +257,7 @@ def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condit
 # --- missing measurements -----------------------------------------------------------------------------------
 
 
-def needed(card: Iterable[Row]) -> MissingMeasurements:
+def needed(card: Iterable[ScorecardRow]) -> MissingMeasurements:
     """Return the measurements that may decide open targets; an existing comparison is repeated, longer.
 
     Left out: batches that the model does not take, and accuracies that are already measured.

@@ -36,7 +36,7 @@ from core.run.bundle.opening import OpenedConfiguration, open_configuration
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import Prepared, Resolved, prepare_trial
-from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
+from core.run.scorecard import ScorecardRow, Subject, accuracy_task, needed, rows
 from core.run.static_checks import CheckResults, run_static_checks
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord
@@ -90,7 +90,7 @@ class _VerificationState:
     error: wire.OutputError | None = None
     transfers: list[Transfer] = field(default_factory=list)
     no_speed: str = "It was not measured."
-    card: Row | None = None
+    card: ScorecardRow | None = None
     change: SpeedChange | None = None
     trial: str = ""
     comparison: str = ""
@@ -371,7 +371,7 @@ def _judge_targets(
         return
     subject = Subject(label=LABEL, spec=resolved.spec, record=resolved.record)
 
-    def judged() -> Row:
+    def judged() -> ScorecardRow:
         fingerprint = machine["fingerprint"]
         return rows(service.store, [subject], targets, fingerprint=fingerprint, since=since)[0]
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.graph_changes import changes
-from core.evidence.graph_facts import ProfileMatch
-from core.evidence.graph_facts import Row as GraphRow
+from core.evidence.graph_facts import GraphRow, ProfileMatch
 from core.evidence.measurement import Trial
 from core.evidence.node_savings import Choice, halving_choice
 from core.evidence.noise_check import evaluate
@@ -25,7 +24,7 @@ from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
 from core.run.known_trials import Known
 from core.run.node_errors import Located
-from core.run.scorecard import Row
+from core.run.scorecard import ScorecardRow
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
 from core.run.search.stored import answer_of, trials_of
@@ -231,7 +230,7 @@ def accuracies(
     }
 
 
-def scorecard(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
+def scorecard(row: ScorecardRow, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
     """Return the scorecard of a configuration."""
     subject = row.subject
     return {

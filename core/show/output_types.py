@@ -21,7 +21,7 @@ from core.evidence.metrics.pairs import Verdict as PairVerdict
 from core.evidence.node_matching import Group
 from core.evidence.node_savings import Choice, Savings
 from core.evidence.noise_check import NoiseCheckResult
-from core.evidence.profile_difference import EndToEnd, Move, Row
+from core.evidence.profile_difference import DifferenceRow, EndToEnd, Move
 from core.evidence.result_types import (
     ComparisonResult,
     InputDescription,
@@ -210,7 +210,7 @@ class ExplainPart(TypedDict):
     share: float | None  # of the whole difference; negative: it works against the difference
 
 
-@_with_keys_of(Row)
+@_with_keys_of(DifferenceRow)
 class ExplainRow(ExplainPart):
     """One kind of node in both results."""
 

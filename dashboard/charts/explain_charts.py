@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from core.evidence.profile_difference import Difference, Row, RowKind
+from core.evidence.profile_difference import Difference, DifferenceRow, RowKind
 from core.show.sheets.differences import label, nodes
 from dashboard.charts import (
     BAR_WIDTH,
@@ -83,13 +83,13 @@ def steps_info(difference: Difference, *, limit: int = MAX_STEPS) -> list[Step]:
     return [*steps, whole]
 
 
-def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
+def shortened(rows: Sequence[DifferenceRow], limit: int) -> list[DifferenceRow]:
     """Return the rows with all but the `limit` largest nodes summed; rows that are no nodes stay last."""
     nodes = [row for row in rows if row.kind not in ("outside", "unseen")]
     rest = nodes[limit:]
     if len(rest) < 2:
         return list(rows)
-    together = Row(
+    together = DifferenceRow(
         label=f"{len(rest)} other parts",
         kind="operator",
         baseline_s=math.fsum(row.baseline_s for row in rest),
@@ -106,7 +106,7 @@ def _wrapped(text: str) -> str:
     return text_lines(textwrap.wrap(text, LABEL_LIMIT))
 
 
-def _step(row: Row, start_ms: float, share: float | None) -> Step:
+def _step(row: DifferenceRow, start_ms: float, share: float | None) -> Step:
     return Step(
         label=label(row),
         kind=row.kind,

@@ -16,9 +16,9 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from core.evidence.graph_facts import ProfileMatch, Row, kind, plain_op
+from core.api.graphs import Layout
+from core.evidence.graph_facts import GraphRow, ProfileMatch, kind, plain_op
 from core.evidence.graph_folding import Folding, Item
-from core.run.graph_layout import Layout
 from core.show.format import short
 from core.wire.units import ms, provider, significant
 from dashboard.charts import HOVER_TEXT, MUTED, PALETTE, TEXT, base_figure, plain, transparent
@@ -103,7 +103,7 @@ class Picture:
 def picture(
     folding: Folding,
     layout: Layout,
-    rows: Sequence[Row],
+    rows: Sequence[GraphRow],
     paint: Paint,
     *,
     marked: Collection[int] = (),
@@ -151,7 +151,7 @@ def picture(
     )
 
 
-def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
+def order(mode: Mode, rows: Sequence[GraphRow]) -> tuple[str, ...]:
     """Return the categories of a mode with a colour of their own: longest time or most frequent first.
 
     Args:
@@ -163,7 +163,7 @@ def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(_ranked([(name, row) for row in rows if (name := _PLAIN[mode](row))])[: len(PALETTE)])
 
 
-def _ranked(named: Sequence[tuple[str, Row]]) -> list[str]:
+def _ranked(named: Sequence[tuple[str, GraphRow]]) -> list[str]:
     """Rank names by the time of their nodes, then by number of nodes; shared time is divided."""
     seconds: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
@@ -195,7 +195,7 @@ def _fitting(label: str, room: int) -> str:
     return short(label, room) if room >= LEAST_LABEL else ""
 
 
-def _what(item: Item, row: Row, *, optimized: bool) -> str:
+def _what(item: Item, row: GraphRow, *, optimized: bool) -> str:
     if item.closed:
         return "block"
     if row.node.inserted:
@@ -209,7 +209,7 @@ def _what(item: Item, row: Row, *, optimized: bool) -> str:
     return "node"
 
 
-def _label(item: Item, row: Row, count: int) -> str:
+def _label(item: Item, row: GraphRow, count: int) -> str:
     if item.closed:
         return f"{short(item.block[-1] if item.block else 'everything', 28)} ({len(item.members):,})"
     if count > LABELLED:
@@ -218,7 +218,7 @@ def _label(item: Item, row: Row, count: int) -> str:
     return op if count > NAMED or row.node.name == op else f"{op} · {short(row.node.name, 30)}"
 
 
-def _hover(item: Item, own: Sequence[Row], paint: Paint) -> str:
+def _hover(item: Item, own: Sequence[GraphRow], paint: Paint) -> str:
     lines = _about_block(item, own) if item.closed else _about_node(own[0], optimized=paint.optimized)
     if paint.times is not None:
         seconds = paint.times.together_s([row.where for row in own])
@@ -228,7 +228,7 @@ def _hover(item: Item, own: Sequence[Row], paint: Paint) -> str:
     return "<br>".join(lines)
 
 
-def _about_block(item: Item, own: Sequence[Row]) -> list[str]:
+def _about_block(item: Item, own: Sequence[GraphRow]) -> list[str]:
     ops = Counter(plain_op(row.node) for row in own).most_common(5)
     inserted = sum(row.node.inserted for row in own)
     return [
@@ -240,7 +240,7 @@ def _about_block(item: Item, own: Sequence[Row]) -> list[str]:
     ]
 
 
-def _about_node(row: Row, *, optimized: bool) -> list[str]:
+def _about_node(row: GraphRow, *, optimized: bool) -> list[str]:
     told = kind(row.node) if optimized else ""
     return [
         f"<b>{plain(short(row.node.name, 80))}</b>",
@@ -250,7 +250,7 @@ def _about_node(row: Row, *, optimized: bool) -> list[str]:
     ]
 
 
-def _time(seconds: float, times: ProfileMatch, own: Sequence[Row]) -> str:
+def _time(seconds: float, times: ProfileMatch, own: Sequence[GraphRow]) -> str:
     shared = max((row.ran.with_others for row in own if row.ran is not None), default=0)
     also = ", with other nodes" if shared and len(own) == 1 else ""
     where = dict.fromkeys(name for row in own if row.ran is not None for name in row.ran.providers)
@@ -260,7 +260,7 @@ def _time(seconds: float, times: ProfileMatch, own: Sequence[Row]) -> str:
 # --- colours ------------------------------------------------------------------------------------------------
 
 
-def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, str]:
+def _color(item: Item, own: Sequence[GraphRow], paint: Paint) -> tuple[float | None, str]:
     if paint.mode == "Time":
         seconds = None if paint.times is None else paint.times.together_s([row.where for row in own])
         return (None if seconds is None else seconds * 1e3), ""
@@ -276,24 +276,24 @@ def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, 
     return None, name if name in paint.order or not told else OTHER
 
 
-def dominant(own: Sequence[Row]) -> str:
+def dominant(own: Sequence[GraphRow]) -> str:
     """Return the operator with the most time in a block; without a profile the most frequent one."""
     return _ranked([(_operator(row), row) for row in own])[0]
 
 
-def _operator(row: Row) -> str:
+def _operator(row: GraphRow) -> str:
     return plain_op(row.node)
 
 
-def _provider(row: Row) -> str:
+def _provider(row: GraphRow) -> str:
     return "" if row.ran is None else " and ".join(map(provider, row.ran.providers))
 
 
-def _precision(row: Row) -> str:
+def _precision(row: GraphRow) -> str:
     return "" if row.precision == "unknown" else row.precision
 
 
-_PLAIN: Mapping[str, Callable[[Row], str]] = {
+_PLAIN: Mapping[str, Callable[[GraphRow], str]] = {
     "Operator": _operator,
     "Provider": _provider,
     "Precision": _precision,

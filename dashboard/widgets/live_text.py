@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.api.session import WAITING_IDLE, Status
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run.job import WAITING_IDLE, Status
 from core.show import interim
 from dashboard import format
 

@@ -9,8 +9,8 @@ import pytest
 
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
-from core.evidence.targets import Evidence, TargetResult, evaluate_target
-from core.run.scorecard import Row, Subject
+from core.evidence.targets import Measurements, TargetResult, evaluate_target
+from core.run.scorecard import ScorecardRow, Subject
 from core.show import documents
 from core.show.sheets.scorecards import scorecard
 from core.spec import spec_from_dict
@@ -165,7 +165,7 @@ def test_options_change_what_is_checked(cli: CommandLine, tmp_path: Path) -> Non
 # --- as text ------------------------------------------------------------------------------------------------
 
 
-def row(*judged: TargetResult, **evidence: Any) -> Row:
+def row(*judged: TargetResult, **evidence: Any) -> ScorecardRow:
     record = ModelRecord(
         content_sha256="a" * 64,
         sha256="a" * 64,
@@ -176,13 +176,13 @@ def row(*judged: TargetResult, **evidence: Any) -> Row:
     )
     spec = spec_from_dict({"model": {"path": "m.onnx"}})
     subject = Subject(label=record.name, spec=spec, record=record)
-    return Row(subject=subject, evidence=Evidence(batch_size=1, **evidence), judged=judged)
+    return ScorecardRow(subject=subject, evidence=Measurements(batch_size=1, **evidence), judged=judged)
 
 
 def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None:
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     result = {"trial": "t", "guard": {"breach": True, "why": "the largest error is 0.5"}}
-    found = row(evaluate_target(target, Evidence(batch_size=1, size_bytes=10)), results={1: [result]})
+    found = row(evaluate_target(target, Measurements(batch_size=1, size_bytes=10)), results={1: [result]})
     text = "\n".join(lines(scorecard(found)))
     assert "OUTPUTS DIFFER: the largest error is 0.5" in text
     assert "\x1b" not in text
@@ -194,7 +194,7 @@ def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     note = "9 of the 360 rows that this model is scored on also calibrated it"
     found = row(
-        evaluate_target(target, Evidence(batch_size=1, size_bytes=10)),
+        evaluate_target(target, Measurements(batch_size=1, size_bytes=10)),
         summaries={(None, None): {"calibration_note": note}},
     )
     assert f"SEEN SAMPLES: {note}" in "\n".join(lines(scorecard(found)))

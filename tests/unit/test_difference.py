@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.evidence.node_matching import UNMATCHED, Group, half_width
-from core.evidence.profile_difference import OUTSIDE, UNSEEN, Difference, EndToEnd, Row, difference
+from core.evidence.profile_difference import OUTSIDE, UNSEEN, Difference, DifferenceRow, EndToEnd, difference
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.verdict import Verdict
 from core.run.explanation import Pair
@@ -62,7 +62,7 @@ def differ(baseline: Any = None, candidate: Any = None, of: EndToEnd | None = No
     return difference(passes_from_dict(passes(baseline or unfused(), candidate or fused())), of or end())
 
 
-def row(found: Difference, label: str) -> Row:
+def row(found: Difference, label: str) -> DifferenceRow:
     (one,) = [row for row in found.rows if row.label == label]
     return one
 

@@ -13,7 +13,7 @@ import pytest
 from core import wire
 from core.evidence.measurement import Trial, latency_summary
 from core.run import scorecard
-from core.run.scorecard import Row, Subject, accuracy_task, jobs_of, needed, on_model, rows
+from core.run.scorecard import ScorecardRow, Subject, accuracy_task, jobs_of, needed, on_model, rows
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.targets import TargetSpec, target_from_dict
 from core.store import ModelRecord, Store
@@ -107,11 +107,11 @@ def put(store: Store) -> Put:
 
 def card(
     store: Store, *subjects: Subject, targets: tuple[TargetSpec, ...] = (P99,), **more: Any
-) -> list[Row]:
+) -> list[ScorecardRow]:
     return rows(store, subjects, targets, fingerprint=HERE, **more)
 
 
-def states(found: list[Row]) -> list[list[str]]:
+def states(found: list[ScorecardRow]) -> list[list[str]]:
     return [[one.state for one in row.judged] for row in found]
 
 

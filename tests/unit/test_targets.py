@@ -15,7 +15,7 @@ from core.evidence.measurement import latency_summary
 from core.evidence.metrics import wilson
 from core.evidence.targets import (
     STATE_WORDS,
-    Evidence,
+    Measurements,
     TargetResult,
     evaluate_target,
     interval,
@@ -62,8 +62,8 @@ def result(**changes: Any) -> dict[str, Any]:
     return {**compared(), **changes}
 
 
-def evidence(*results: dict[str, Any], **changes: Any) -> Evidence:
-    return Evidence(**({"batch_size": 1, "results": {1: results} if results else {}} | changes))
+def evidence(*results: dict[str, Any], **changes: Any) -> Measurements:
+    return Measurements(**({"batch_size": 1, "results": {1: results} if results else {}} | changes))
 
 
 def share(count: int, total: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def summary(**changes: Any) -> dict[str, Any]:
     }
 
 
-def measured(**changes: Any) -> Evidence:
+def measured(**changes: Any) -> Measurements:
     return evidence(summaries={(None, None): summary(**changes)}, has_dataset=True)
 
 

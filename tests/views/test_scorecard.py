@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.quality import BUSY
-from core.evidence.targets import STATE_WORDS, Evidence, evaluate_target
-from core.run.scorecard import Row, Subject
+from core.evidence.targets import STATE_WORDS, Measurements, evaluate_target
+from core.run.scorecard import ScorecardRow, Subject
 from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.presets import PRESETS
 from core.spec.targets import target_from_dict
@@ -261,7 +261,7 @@ def test_a_file_is_loaded_and_a_file_without_targets_refused(open_page: Open, ml
     assert heading("cpu_s", at_most="5 ms") in cells(at)
 
 
-def card_row(**changes: Any) -> Row:
+def card_row(**changes: Any) -> ScorecardRow:
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     record = ModelRecord(
         content_sha256="a" * 64,
@@ -274,9 +274,9 @@ def card_row(**changes: Any) -> Row:
     spec = spec_from_yaml(
         "schema: 1\nmodel: {path: m.onnx}\ntargets: [{metric: model_size, at_most: 1 MB}]\n"
     )
-    evidence = Evidence(**({"batch_size": 1, "size_bytes": 10} | changes))
+    evidence = Measurements(**({"batch_size": 1, "size_bytes": 10} | changes))
     subject = Subject(label="a *star*", spec=spec, record=record)
-    return Row(subject=subject, evidence=evidence, judged=(evaluate_target(target, evidence),))
+    return ScorecardRow(subject=subject, evidence=evidence, judged=(evaluate_target(target, evidence),))
 
 
 def test_names_are_literal_in_the_table() -> None:

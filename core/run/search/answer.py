@@ -38,7 +38,7 @@ from core.evidence.result_types import (
 )
 from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.evidence.statistics import CONFIDENCE, t_quantile
-from core.evidence.targets import Evidence, TargetResult, evaluate_target
+from core.evidence.targets import Measurements, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.failures import ExcludedValues
 from core.run.search.plan import PlanState, model_of
@@ -178,7 +178,7 @@ def judged_limits(one: ConfirmationTrial, question: Question) -> list[LimitJudge
     found = []
     for target in question.limits:
         at = target.batch_size or rows
-        evidence = Evidence(
+        evidence = Measurements(
             batch_size=rows,
             results={rows: [result]} if result and at == rows else {},
             size_bytes=one.size_bytes,

@@ -12,7 +12,7 @@ from core.evidence.profile_difference import Difference
 from core.run import sweep
 from core.run.axes import STUDY_PREFIX, axes_of_study
 from core.run.explanation import Pair, explained, pair
-from core.run.scorecard import Row, Subject, rows
+from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
 from core.spec import spec_from_dict
 from core.spec.space import Axis
@@ -68,7 +68,7 @@ class AboutScorecard:
     """A scorecard of configurations."""
 
     name: str  # key in the store
-    rows: Sequence[Row]
+    rows: Sequence[ScorecardRow]
     trials: Sequence[Trial] = ()
 
 
@@ -276,7 +276,7 @@ def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
     return record if record.content_sha256 == trial.model_sha256 else None
 
 
-def of_card(store: Store, card: Sequence[Row], name: str) -> AboutScorecard:
+def of_card(store: Store, card: Sequence[ScorecardRow], name: str) -> AboutScorecard:
     """Return a scorecard with the newest trials that decide its targets."""
     comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)

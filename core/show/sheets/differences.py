@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.evidence.node_matching import Group, GroupNode
-from core.evidence.profile_difference import Difference, EndToEnd, Row
+from core.evidence.profile_difference import Difference, DifferenceRow, EndToEnd
 from core.evidence.profile_sentence import remarks, sentence
 from core.run.explanation import Pair
 from core.show.sheets import Line, Sheet
@@ -63,7 +63,7 @@ def _how_to_decide(of: Pair, comparison: str) -> str:
 def parts(found: Difference, *, total: bool = False) -> Table:
     """Return the parts of both sides; with `total`, also their sum."""
     end = found.end
-    whole = Row(
+    whole = DifferenceRow(
         label=f"whole {'row' if end.per_row else 'run'}",
         kind="operator",
         baseline_s=end.baseline_s,
@@ -128,12 +128,12 @@ _SHARE = Column(
 )
 
 
-def label(one: Row | Group) -> str:
+def label(one: DifferenceRow | Group) -> str:
     """Return the displayed name of a part."""
     return f"{one.label} (inserted)" if one.kind == "inserted" else one.label
 
 
-def nodes(one: Row) -> str:
+def nodes(one: DifferenceRow) -> str:
     """Return how many nodes each side ran; empty: the part has none."""
     return f"{one.baseline_nodes} → {one.candidate_nodes}" if one.baseline_nodes + one.candidate_nodes else ""
 

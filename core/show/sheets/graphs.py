@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from core.evidence.graph_changes import GraphChange
-from core.evidence.graph_facts import MOST_SHOWN, ProfileMatch, Row, kind, plain_op, tensor_text
+from core.evidence.graph_facts import MOST_SHOWN, GraphRow, ProfileMatch, kind, plain_op, tensor_text
 from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
 from core.show.sheets.trials import hidden_nodes, notes
@@ -32,7 +32,7 @@ MEANING = {  # of operators that ONNX Runtime inserts
 
 def graph(
     name: str,
-    listed: Sequence[Row],
+    listed: Sequence[GraphRow],
     *,
     of: int,
     changed: str | None,
@@ -98,7 +98,7 @@ def _change_words(one: GraphChange) -> str:
     return f"{count} {op} {one.kind}"
 
 
-def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:
+def facts(listed: Sequence[GraphRow], *, of: int, optimized: bool) -> Iterator[Fact]:
     """Return node counts by operator, and how ONNX Runtime changed them."""
     counts = Counter(clipped(one.node.op_type) for one in listed).most_common()
     shown = ", ".join(f"{op} {number}" for op, number in counts[:_OPERATORS])
@@ -114,7 +114,7 @@ def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:
         yield Fact("fused", f"{counted(len(several), 'node')} that fuse several nodes of the model")
 
 
-def _inserted(listed: Sequence[Row]) -> str:
+def _inserted(listed: Sequence[GraphRow]) -> str:
     kinds = Counter(plain_op(one.node) for one in listed if one.node.inserted).most_common()
     return ", ".join(f"{number} {op}" for op, number in kinds) or "nothing"
 
@@ -137,7 +137,7 @@ def unmatched_words(found: ProfileMatch) -> str:
     )
 
 
-def nodes(listed: Sequence[Row], *, optimized: bool) -> Table:
+def nodes(listed: Sequence[GraphRow], *, optimized: bool) -> Table:
     """Return a row for every node, without empty columns."""
     whole = _all_columns(listed, optimized=optimized)
     kept = [
@@ -153,7 +153,7 @@ def nodes(listed: Sequence[Row], *, optimized: bool) -> Table:
     )
 
 
-def _all_columns(listed: Sequence[Row], *, optimized: bool) -> Table:
+def _all_columns(listed: Sequence[GraphRow], *, optimized: bool) -> Table:
     return tabulate(
         listed,
         (Column("node", on="terminal", most=_WIDE), lambda one: clipped(one.node.name)),
@@ -203,7 +203,7 @@ def names(listed: Sequence[str]) -> str:
     return ", ".join(clipped(one) for one in listed[:MOST_SHOWN]) + more
 
 
-def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
+def node_facts(row: GraphRow, *, optimized: bool, profiled: bool) -> list[Fact]:
     """Return all facts on one node.
 
     Args:
@@ -229,7 +229,7 @@ def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
     return parts
 
 
-def block_facts(members: Sequence[Row], found: ProfileMatch | None, *, optimized: bool) -> list[Fact]:
+def block_facts(members: Sequence[GraphRow], found: ProfileMatch | None, *, optimized: bool) -> list[Fact]:
     """Return the facts on a folded block.
 
     Args:
@@ -254,7 +254,7 @@ def block_facts(members: Sequence[Row], found: ProfileMatch | None, *, optimized
     return parts
 
 
-def _place(row: Row) -> Iterator[Fact]:
+def _place(row: GraphRow) -> Iterator[Fact]:
     if row.inside:
         yield Fact("inside", row.inside)
     if row.node.scope:
@@ -274,7 +274,7 @@ def _why(node: Node) -> str:
     return f": {MEANING[plain_op(node)]}" if node.inserted and plain_op(node) in MEANING else ""
 
 
-def _tensors(name: str, listed: Sequence[str], row: Row) -> Iterator[Fact]:
+def _tensors(name: str, listed: Sequence[str], row: GraphRow) -> Iterator[Fact]:
     for one in listed:
         tensor = row.level.by_name.get(one)
         if one and tensor is not None:
@@ -282,7 +282,7 @@ def _tensors(name: str, listed: Sequence[str], row: Row) -> Iterator[Fact]:
             yield Fact(name, f"{one}: {tensor_text(tensor)}{stored}")
 
 
-def _time(row: Row) -> str:
+def _time(row: GraphRow) -> str:
     ran = row.ran
     if ran is None:
         return "none: folded into a constant, or part of a fused node without a match"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity
 from core.evidence.verdict import Color
-from core.run.scorecard import Row
+from core.run.scorecard import ScorecardRow
 from core.show.sheets import Note, Sheet
 from core.show.table import Table, texts
 from core.wire.units import DASH
@@ -15,7 +15,7 @@ _MARKS: Mapping[State, str] = {"MET": "✓", "MISSED": "✗", "UNKNOWN": "?"}
 _COLORS: Mapping[State, Color] = {"MET": "green", "MISSED": "red", "UNKNOWN": "gray"}
 
 
-def scorecard(row: Row) -> Sheet:
+def scorecard(row: ScorecardRow) -> Sheet:
     """Return the table of one configuration's targets, with measured values and results."""
     undone = [one for one in row.judged if one.state != "MET"]
     told = [f"{one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
@@ -45,7 +45,7 @@ def _cells(one: TargetResult) -> tuple[str, ...]:
     )
 
 
-def headline(card: Sequence[Row], label: Callable[[str], str] = str) -> str:
+def headline(card: Sequence[ScorecardRow], label: Callable[[str], str] = str) -> str:
     """Return which configurations meet all targets, as a sentence; `label` formats their labels."""
     met = [label(row.subject.label) for row in card if row.state == "MET"]
     if met:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from core.evidence.profile_difference import Difference, Row
+from core.evidence.profile_difference import Difference, DifferenceRow
 from core.evidence.profile_sentence import remarks, sentence
 from core.show.sheets import differences as sheets
 from core.show.table import Table, column_of, matching
@@ -85,7 +85,7 @@ def _metrics(found: Difference) -> None:
         )
 
 
-def _part(found: Difference, name: str, row: Row, text: str) -> None:
+def _part(found: Difference, name: str, row: DifferenceRow, text: str) -> None:
     share = found.share(row)
     st.metric(
         name,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from core.api.graphs import Layout, layout
+from core.api.session import run_job
 from core.evidence import graph_folding
-from core.evidence.graph_facts import ProfileMatch, Row, Where, scopes
+from core.evidence.graph_facts import GraphRow, ProfileMatch, Where, scopes
 from core.evidence.graph_folding import Block, Folding
 from core.evidence.node_savings import Unit
-from core.process.job_worker import run_job
-from core.run.graph_layout import Layout, layout
 from core.wire.graph import Level, Side
 from dashboard import format
 from dashboard.charts.graph_charts import Mode
@@ -46,7 +46,7 @@ class View:
     shown: ShownGraph
     number: int  # index of the level
     level: Level
-    rows: Sequence[Row]
+    rows: Sequence[GraphRow]
     places: Sequence[Block]
     opened: frozenset[Block]
 
@@ -56,7 +56,7 @@ class View:
         return f"{self.shown.token} {self.shown.name} {self.number}"
 
 
-def view(one: ShownGraph, listed: Sequence[Row]) -> View:
+def view(one: ShownGraph, listed: Sequence[GraphRow]) -> View:
     """Draw the choice of the level, where there are several, and return it with its folding."""
     number = _level(one)
     own = [row for row in listed if row.where[0] == number]
@@ -130,7 +130,7 @@ def store_unfolded(view: View, opened: set[Block]) -> None:
     st.session_state[OPENED] = kept
 
 
-def view_of(one: ShownGraph, own: Sequence[Row], number: int) -> View:
+def view_of(one: ShownGraph, own: Sequence[GraphRow], number: int) -> View:
     """Return a level of a graph with its current folding.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence import graph_folding
-from core.evidence.graph_facts import Row, rows
+from core.evidence.graph_facts import GraphRow, rows
 from core.evidence.graph_folding import MOST_DRAWN, Block, Folding
 from core.show.sheets import graphs as sheets
 from dashboard import format
@@ -67,7 +67,7 @@ def draw(sides: Mapping[str, ShownGraph], changed: str, notes: Callable[[], None
         _table(sides, listed, chosen, words)
 
 
-def _pictures(sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[Row]]) -> None:
+def _pictures(sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[GraphRow]]) -> None:
     """Draw the graphs side by side; a search applies to them although its field is drawn below."""
     words = str(st.session_state.get(SEARCH) or "")
     order = graph_charts.order(
@@ -185,12 +185,12 @@ def _hits(view: View, words: str) -> list[int]:
     return [row.where[1] for row in found[:MOST_HITS]]
 
 
-def _matching(listed: Sequence[Row], words: str) -> list[Row]:
+def _matching(listed: Sequence[GraphRow], words: str) -> list[GraphRow]:
     wanted = words.lower().split()
     return [row for row in listed if all(word in _text(row) for word in wanted)]
 
 
-def _text(row: Row) -> str:
+def _text(row: GraphRow) -> str:
     parts = (row.node.name, row.node.op_type, row.precision, "/".join(row.node.scope), *row.node.does)
     return " ".join(parts).lower()
 
@@ -234,7 +234,7 @@ def _chosen(sides: Mapping[str, ShownGraph]) -> Mapping[str, Any] | None:
 
 
 def _details(
-    sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any]
+    sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[GraphRow]], chosen: Mapping[str, Any]
 ) -> None:
     one = sides[chosen["side"]]
     own = [row for row in listed[chosen["side"]] if row.where[0] == chosen["level"]]
@@ -249,7 +249,7 @@ def _details(
             _fold_button(view, view.places[chosen["nodes"][0]])
 
 
-def _block(one: ShownGraph, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
+def _block(one: ShownGraph, own: Sequence[GraphRow], chosen: Mapping[str, Any]) -> None:
     members = [own[node] for node in chosen["nodes"]]
     st.markdown(f"**Block {format.plain('/'.join(chosen['block']) or 'everything')}** · {one.name}")
     tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
@@ -291,7 +291,7 @@ _TOO_MANY = f"More than {MOST_DRAWN:,} nodes would be drawn at once. Fold other 
 
 def _table(
     sides: Mapping[str, ShownGraph],
-    listed: Mapping[str, Sequence[Row]],
+    listed: Mapping[str, Sequence[GraphRow]],
     chosen: Mapping[str, Any] | None,
     words: str,
 ) -> None:
@@ -322,7 +322,7 @@ def _table(
     )
 
 
-def _name_of(own: Sequence[Row], chosen: Mapping[str, Any] | None) -> str:
+def _name_of(own: Sequence[GraphRow], chosen: Mapping[str, Any] | None) -> str:
     """Return a key that changes when a row holds another node or a click selects another row."""
     by_click = chosen is not None and chosen["by"] != "row"
     told = [row.where for row in own], chosen["nodes"] if by_click and chosen is not None else None
@@ -345,7 +345,7 @@ def _table_of(sides: Mapping[str, ShownGraph], chosen: Mapping[str, Any] | None)
     )
 
 
-def _caption(one: ShownGraph, own: Sequence[Row], count: int, chosen: Mapping[str, Any] | None) -> None:
+def _caption(one: ShownGraph, own: Sequence[GraphRow], count: int, chosen: Mapping[str, Any] | None) -> None:
     parts = [f"{len(own):,} of {count:,} nodes"]
     if one.times is not None:
         seconds = one.times.together_s([row.where for row in own])
@@ -359,7 +359,7 @@ def _caption(one: ShownGraph, own: Sequence[Row], count: int, chosen: Mapping[st
     st.caption("; ".join(parts) + ".")
 
 
-def _select_row(key: str, one: ShownGraph, own: Sequence[Row]) -> None:
+def _select_row(key: str, one: ShownGraph, own: Sequence[GraphRow]) -> None:
     """Select the node of the selected row, and unfold the blocks around it."""
     picked = st.session_state[key]["selection"]["rows"]
     if not picked or picked[0] >= len(own):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from core.api.judging import MissingMeasurements, ScorecardRow
 from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
-from core.run.scorecard import MissingMeasurements, Row
 from core.show import verdict
 from core.show.sheets import scorecards
 from dashboard import format
@@ -30,7 +30,7 @@ def heads(judged: Sequence[TargetResult]) -> list[str]:
     return [f"{one.target.what} {one.target.limit_words}" for one in judged]
 
 
-def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
+def matrix(card: Sequence[ScorecardRow]) -> dict[str, list[str]]:
     """Return the table's columns in Markdown: configuration, overall state, then one for each target."""
     named = [_named(row) for row in card]
     columns: dict[str, list[str]] = {"Configuration": named, "All": [word(row.state) for row in card]}
@@ -39,12 +39,12 @@ def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
     return columns
 
 
-def _named(row: Row) -> str:
+def _named(row: ScorecardRow) -> str:
     marks = [*([BREACH] if row.breach else []), *([BUSY] if busy_lines(row) else [])]
     return "  ".join([f"**{format.plain(row.subject.label)}**", *marks])
 
 
-def busy_lines(row: Row) -> list[str]:
+def busy_lines(row: ScorecardRow) -> list[str]:
     """Return a line for each batch size whose newest comparison ran under background load."""
     newest = {size: found[0] for size, found in sorted(row.evidence.results.items()) if found}
     told = {size: words for size, one in newest.items() if (words := verdict.background_load_text(one))}
@@ -63,7 +63,7 @@ def _cell(one: TargetResult) -> str:
     )
 
 
-def details(row: Row) -> list[dict[str, str]]:
+def details(row: ScorecardRow) -> list[dict[str, str]]:
     """Return one line of Markdown for each target: numbers, their source, and advice."""
     return [
         {
@@ -79,29 +79,29 @@ def details(row: Row) -> list[dict[str, str]]:
     ]
 
 
-def headline(card: Sequence[Row]) -> str:
+def headline(card: Sequence[ScorecardRow]) -> str:
     """Return one sentence that names the configurations meeting every target."""
     return scorecards.headline(card, lambda label: f"**{format.plain(label)}**")
 
 
-def tally(card: Sequence[Row]) -> str:
+def tally(card: Sequence[ScorecardRow]) -> str:
     """Return the counts of all states: `5 met, 1 missed, 2 not known yet.`"""
     states = [one.state for row in card for one in row.judged]
     counts = [(states.count(state), STATE_WORDS[state].lower()) for state in ICONS]
     return f"{', '.join(f'{count} {word}' for count, word in counts if count)}."
 
 
-def open_targets(card: Sequence[Row]) -> list[str]:
+def open_targets(card: Sequence[ScorecardRow]) -> list[str]:
     """Return a key for each cell with an unknown state; plain strings, so that a session can keep them."""
     return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]
 
 
-def _keyed(row: Row) -> dict[str, TargetResult]:
+def _keyed(row: ScorecardRow) -> dict[str, TargetResult]:
     heading = zip(heads(row.judged), row.judged, strict=True)
     return {f"{row.subject.label} · {head}": one for head, one in heading}
 
 
-def progress_lines(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
+def progress_lines(card: Sequence[ScorecardRow], before: Sequence[str], seconds: float) -> list[str]:
     """Return what measuring decided: a line of Markdown for all cells, then one for each cell of `before`.
 
     Args:

@@ -10,9 +10,17 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.run.job import Status
-from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, Row, Subject, jobs_of, needed, on_model, rows
+from core.api.judging import (
+    MissingMeasurements,
+    ScorecardRow,
+    Subject,
+    needed,
+    on_model,
+    rows,
+    scorecard_jobs,
+)
+from core.api.references import open_folders, with_relative_paths
+from core.api.session import Status
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
@@ -73,7 +81,7 @@ def _card(
     chosen: Sequence[ModelRecord],
     data: DatasetSpec | None,
     targets: Sequence[TargetSpec],
-) -> list[Row]:
+) -> list[ScorecardRow]:
     """Return the rows of the scorecard; none where there is nothing to judge, with the reason shown."""
     subjects = _subjects(record, chosen, data, targets)
     if not subjects:
@@ -86,7 +94,7 @@ def _card(
         return []
 
 
-def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
+def _answer(card: Sequence[ScorecardRow], bar: page_frame.Bar) -> None:
     """Draw the headline, the table, what is missing, and the export."""
     if not card:
         bar.disabled_action(MEASURE, "Choose a configuration first.")
@@ -222,7 +230,7 @@ def _empty() -> None:
 
 
 def _button(
-    card: Sequence[Row], work: MissingMeasurements, active: Sequence[Status], action: DeltaGenerator
+    card: Sequence[ScorecardRow], work: MissingMeasurements, active: Sequence[Status], action: DeltaGenerator
 ) -> None:
     action.button(
         "Measuring" if active else MEASURE,
@@ -255,7 +263,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
     st.session_state[BEFORE] = list(before)
     try:
         submit = state.scheduler().submit
-        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
+        wanted = scorecard_jobs(state.session(), work, wait_quiet_s=wait_quiet_s())
+        jobs = [submit(one) for one in wanted]
     except TunerError as error:
         messages.keep_error(error, RUN)
         return
@@ -301,7 +310,7 @@ def _cancel(jobs: Sequence[str]) -> None:
         scheduler.cancel(one)
 
 
-def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
+def _ended(jobs: Sequence[Status], card: Sequence[ScorecardRow]) -> None:
     """Report what the jobs that this session started last have decided, and their errors."""
     seconds = sum(one.elapsed_s for one in jobs)
     if jobs and (lines := scorecard.progress_lines(card, st.session_state.get(BEFORE) or [], seconds)):
@@ -319,7 +328,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
 # --- result -------------------------------------------------------------------------------------------------
 
 
-def _result(card: Sequence[Row]) -> None:
+def _result(card: Sequence[ScorecardRow]) -> None:
     with st.container(key="scorecard.result", gap="small"):
         st.markdown(f"#### {scorecard.headline(card)} {scorecard.tally(card)}")
         st.table(pd.DataFrame(scorecard.matrix(card)).set_index("Configuration"))
@@ -332,7 +341,7 @@ def _result(card: Sequence[Row]) -> None:
                 _details(row)
 
 
-def _details(row: Row) -> None:
+def _details(row: ScorecardRow) -> None:
     if row.breach:
         st.warning(
             f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
@@ -344,7 +353,7 @@ def _details(row: Row) -> None:
     st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
 
 
-def _take_away(card: Sequence[Row]) -> None:
+def _take_away(card: Sequence[ScorecardRow]) -> None:
     labels = {row.subject.label: row for row in card}
     if st.session_state.get(TAKEN) not in labels:
         st.session_state[TAKEN] = next(
@@ -372,13 +381,13 @@ def _take_away(card: Sequence[Row]) -> None:
         report.offer(lambda: of_card(state.store(), card, _card_name(card)), key="scorecard")
 
 
-def _card_name(card: Sequence[Row]) -> str:
+def _card_name(card: Sequence[ScorecardRow]) -> str:
     """Return the ids of the measuring trials: they identify the scorecard's results."""
     found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.results.values() if one]
     return ", ".join(dict.fromkeys(found)) or "nothing measured"
 
 
-def yaml_of(row: Row) -> str:
+def yaml_of(row: ScorecardRow) -> str:
     """Return the configuration with its targets, its data and the current verdicts as a YAML file."""
     return yaml_from_spec(with_relative_paths(row.subject.spec, open_folders()), measured=row.measured)
 
