@@ -94,7 +94,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.responses import RedirectResponse, Response
     from starlette.routing import Route
 
-    from dashboard import state
+    from dashboard import messages, state
     from dashboard.pages import PAGES
     from dashboard.server import callbacks, live, upload
     from dashboard.server.shutdown import SignalHandling
@@ -120,7 +120,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
         routes=[*upload.ROUTES, *live.ROUTES, *(Route(one, move) for one in moved)],
         middleware=[Middleware(Gate, hosts=hosts, token=token)],
         lifespan=ending.lifespan,
-        on_script_error=state.report_unexpected,
+        on_script_error=messages.report_unexpected,
     )
     app.run(config={"server.port": port, "server.address": address, "logger.hideWelcomeMessage": True})
     ending.finish()

@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import form_state, format, presenting, state  # noqa: E402
+from dashboard import form_state, format, messages, presenting, state  # noqa: E402
 from dashboard.demo import first_view  # noqa: E402
 from dashboard.pages import PAGES  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
@@ -55,7 +55,7 @@ with st.sidebar:
     presenting.sidebar()
     login.log_out()
     accessibility.apply_fixes()
-state.show_notice()
+messages.show_notice()
 page.run()
 if not state.is_following():
     form_state.keep()

@@ -14,7 +14,7 @@ import streamlit as st
 
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import state, url_state
+from dashboard import messages, state, url_state
 from dashboard.format import plain
 
 
@@ -82,7 +82,7 @@ class ShownResult:
         try:
             found = read(wanted)
         except TunerError as error:
-            state.keep_error(error)
+            messages.keep_error(error)
             self.show(None)
             return None
         if linked is None:

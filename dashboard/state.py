@@ -1,35 +1,27 @@
-"""Process-wide services and session keys: everything that Streamlit keeps for the dashboard.
+"""Services of the server, and the model and settings of a session: what Streamlit keeps for the dashboard.
 
 Services live in the process, so they outlast a page reload. The session holds plain values only: names,
-numbers, text. Every page also needs two functions of this module: `report` shows an error, and `trial_link`
-returns the address of a trial.
+numbers, text. Jobs of a session are in `session_jobs`, its errors and notices in `messages`.
 """
 
 from __future__ import annotations
 
 import gc
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, cast
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
 from core.api.requests import (
-    ComparisonHistory,
-    Prediction,
     Size,
     check_overrides,
     default_sizes,
     feed_plan,
-    past,
-    predict,
 )
-from core.api.session import Job, MachineQueue, Scheduler, Session, Status, refuse_worker, user_on_host
+from core.api.session import MachineQueue, Scheduler, Session, refuse_worker, user_on_host
 from core.api.session import clean_up as settled
-from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
@@ -39,12 +31,11 @@ from core.wire.errors import (
     ErrorRecord,
     ModelError,
     SpecError,
-    StoreError,
     TunerError,
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import configurations, fields, folders
+from dashboard import fields, folders, messages
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -56,14 +47,7 @@ MODEL = "model"  # content SHA-256 of the current model
 FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, not chosen
 LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
 LOADED_WITH_RESULT = "settings.by_itself"  # settings loaded with a result, not chosen
-NOTICE = "notice"  # a line to show once after the next rerun
 FOLLOWING = "following"  # token of the presentation that this session follows
-ERROR = "error"  # an error of a callback, to show in the page
-OWN = "own"  # the job that this session started last, and its page
-SUBMITTED = "submitted"  # the last submission of this session, the id of its job, and its time
-REPEATED_PRESS_S = (
-    10.0  # Streamlit may deliver a press twice within this time; a later repetition is intended
-)
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
@@ -221,9 +205,9 @@ def current_model() -> ModelRecord | None:
         st.session_state[FALLBACK] = record.content_sha256
         return record
     for error in errors:
-        report(error)
+        messages.report(error)
     if not errors:
-        report(ModelError("The library is empty.", hint="Add a model on the Models page."))
+        messages.report(ModelError("The library is empty.", hint="Add a model on the Models page."))
     return None
 
 
@@ -364,54 +348,6 @@ def reset(name: str | None = None) -> None:
 # --- trials -----------------------------------------------------------------------------------------------
 
 
-def submit(job: Job) -> str:
-    """Queue a job of this session; return its id.
-
-    Streamlit may deliver one press twice when a page is redrawn meanwhile; the second one finds the first job
-    still active and starts nothing. This applies to jobs that their trials describe completely; other jobs
-    cannot be told apart.
-
-    Raises:
-        TunerError: see `Scheduler.submit`.
-    """
-    asked = (job.kind, job.what, [one.spec for one in job.trials])
-    last, last_id, at = st.session_state.get(SUBMITTED, (None, "", 0.0))
-    if (
-        job.trials
-        and asked == last
-        and time.monotonic() - at < REPEATED_PRESS_S
-        and is_active(status(last_id))
-    ):
-        return str(last_id)
-    found = scheduler().submit(job)
-    st.session_state[SUBMITTED] = asked, found, time.monotonic()
-    return found
-
-
-def follow(job_id: str, page: str, **query: str) -> None:
-    """Let the sidebar follow a job that this session just started.
-
-    Args:
-        job_id: of a trial, a comparison or another job.
-        page: name of the page that shows it.
-        query: of the page's address.
-    """
-    st.session_state[OWN] = {"id": job_id, "page": page, "query": query}
-
-
-def own_job() -> tuple[Status, str, dict[str, str]] | None:
-    """Return the status of the job that this session started last, its page and the page's query."""
-    own = st.session_state.get(OWN)
-    found = status(own["id"]) if own else None
-    return None if own is None or found is None else (found, own["page"], own["query"])
-
-
-def is_busy(page: str = "") -> bool:
-    """Whether the job that this session started last waits or runs; with `page`: on that page."""
-    followed = own_job()
-    return followed is not None and is_active(followed[0]) and page in ("", followed[1])
-
-
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     """Return the complete measurements of a model, newest first, without samples."""
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
@@ -425,143 +361,11 @@ def trial_if_kept(trial_id: str) -> Trial | None:
         return None
 
 
-def pinned(spec: TrialSpec) -> Configuration | None:
-    """Return the pinned baseline to compare `spec` with besides ONNX Runtime's default; None without one.
-
-    A baseline equal to `spec` is left out: the default says more.
-
-    Raises:
-        SpecError: this version cannot read the pinned trial.
-    """
-    record = current_model()
-    trial_id = store().baseline(record.content_sha256) if record is not None else None
-    if trial_id is None:
-        return None
-    try:
-        found = trial_spec(store().trial(trial_id))
-    except StoreError:  # deleted meanwhile
-        return None
-    if same_request(found, spec):
-        return None
-    name = configurations.labels([spec, found], baseline=1)[1]
-    return Configuration(spec=found, label=f"pinned baseline: {name}", role="baseline")
-
-
-def predicted(spec: TrialSpec) -> Prediction | None:
-    """Predict how long a run of `spec` takes; None: this model has no comparison on this machine yet."""
-    record = current_model()
-    if record is None:
-        return None
-    newest = store().comparisons(model_sha256=record.content_sha256, state="COMPLETE", limit=1)
-    known = _past_durations(
-        record.content_sha256, environment()["fingerprint"], newest[0].id if newest else ""
-    )
-    if known is None:
-        return None
-    baseline = pinned(spec)
-    asked = [Configuration(spec=spec, label=""), *([baseline] if baseline is not None else [])]
-    return predict([one.spec for one in with_references(asked)], known)
-
-
-@st.cache_resource(show_spinner=False, max_entries=20)
-def _past_durations(model_sha256: str, fingerprint: str, newest: str) -> ComparisonHistory | None:
-    """Read past durations; cached until `newest`, the id of the last comparison, changes."""
-    return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
-
-
 def trial_spec(trial: Trial) -> TrialSpec:
     """Return the spec of a stored trial; raises `SpecError` when this version cannot read it."""
     return spec_from_dict(trial.spec)
 
 
-def status(trial_id: str) -> Status | None:
-    """Return the status of a trial or job of this server."""
-    return scheduler().status(trial_id)
-
-
-def is_active(current: Status | None) -> TypeGuard[Status]:
-    """Whether a trial or job waits or runs."""
-    return current is not None and current.state in ("WAITING", "RUNNING")
-
-
-# --- messages ---------------------------------------------------------------------------------------------
-
-TITLES: Mapping[str, str] = {
-    "SpecError": "These settings cannot be used",
-    "ModelError": "The model cannot be used",
-    "ProviderError": "An execution provider is not available",
-    "WorkerError": "The worker process failed",
-    "StoreError": "The result store has a problem",
-    "MissingError": "This result does not exist here",
-    "BudgetError": "The budget is too small for a number",
-    "Cancelled": "Cancelled",
-}
-
-
-def report(error: TunerError | ErrorRecord, title: str = "") -> None:
-    """Show an expected failure, as it was raised or as it is stored: its cause and its remedy.
-
-    Args:
-        error: the failure.
-        title: the failed action; empty: named after the kind of error.
-    """
-    record = record_from_error(error) if isinstance(error, TunerError) else error
-    hint = f"\n\n**What to do:** {plain(record['hint'])}" if record["hint"] else ""
-    heading = title or TITLES.get(record["type"], "That did not work")
-    st.error(plain(record["message"]) + hint, title=heading, icon=":material/error:")
-
-
-def report_unexpected(error: Exception) -> bool:
-    """Show an unexpected error of a page or callback; Streamlit has logged it, and draws nothing itself."""
-    if isinstance(error, TunerError):
-        report(error)
-    else:
-        st.error(
-            f"{plain(type(error).__name__)}: {plain(' '.join(str(error).split())[:300])}\n\n"
-            "**What to do:** reload the page. If it comes back, report it with the log of the server.",
-            title="ORTune failed unexpectedly",
-            icon=":material/bug_report:",
-        )
-    return True
-
-
-def keep_error(error: TunerError | ErrorRecord, place: str = "") -> None:
-    """Keep an error of a callback, which cannot draw, for `show_kept_error`.
-
-    Args:
-        error: the failure.
-        place: name of the action that shows it; empty: the page's general place.
-    """
-    record = record_from_error(error) if isinstance(error, TunerError) else error
-    st.session_state[ERROR] = {"error": record, "place": place}
-
-
-def show_kept_error(place: str = "", title: str = "") -> None:
-    """Show the error kept for `place`, once; `title` as in `report`."""
-    kept = st.session_state.get(ERROR)
-    if kept is None or kept["place"] != place:
-        return
-    del st.session_state[ERROR]
-    report(kept["error"], title)
-
-
 def put(key: str, value: Any) -> None:
     """Set a value of the session; a callback."""
     st.session_state[key] = value
-
-
-def notify(text: str) -> None:
-    """Show `text` once, after the next rerun."""
-    st.session_state[NOTICE] = text
-
-
-def notify_added(record: ModelRecord, new: bool) -> None:
-    """Say that a model was added, or that the library has its content already."""
-    known = f"Already in the library as {record.name}: same content, by SHA-256. Nothing was added."
-    notify(f"Added {record.name}." if new else known)
-
-
-def show_notice() -> None:
-    """Show the text of `notify`, if any."""
-    if text := st.session_state.pop(NOTICE, None):
-        st.toast(text, icon=":material/check_circle:")

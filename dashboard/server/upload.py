@@ -34,7 +34,7 @@ from starlette.routing import Route
 from core.store import home
 from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
-from dashboard import state, url_state
+from dashboard import messages, url_state
 from dashboard.format import size
 from dashboard.server.gate import OTHER_RUN, same_origin
 
@@ -352,7 +352,7 @@ def uploader(
         on_uploaded_change=uploaded,
     )
     if wrong is not None:
-        state.report(*wrong)
+        messages.report(*wrong)
 
 
 def refuse(key: str, error: TunerError, title: str = "Upload refused") -> None:

@@ -16,7 +16,7 @@ from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, state
 from dashboard.charts import compare_charts, latency_charts, timeline_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
@@ -96,7 +96,7 @@ def margin(comparison: Comparison) -> float:
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
-        state.report(comparison.error)
+        messages.report(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:
@@ -119,7 +119,7 @@ def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     named = comparison_text.labels(comparison)
     for trial in trials.values():
         if trial.state == "FAIL" and trial.error:
-            state.report(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
+            messages.report(trial.error, f"{format.plain(named.get(trial.id, trial.id[:8]))} failed")
 
 
 def _headline(comparison: Comparison) -> None:
@@ -256,5 +256,5 @@ def _whole(trial_id: str) -> Trial | None:
     try:
         return state.store().trial(trial_id)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None

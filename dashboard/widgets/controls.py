@@ -20,7 +20,7 @@ from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
-from dashboard import fields, format, state
+from dashboard import fields, format, messages, state
 from dashboard.widgets import choice, feeding, page_frame, provider_chain
 from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
@@ -94,7 +94,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     changes()
     _show_counts()
     if error is not None:
-        state.report(error)
+        messages.report(error)
     for group, icon, is_open in GROUPS:
         with st.expander(
             group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"

@@ -15,7 +15,7 @@ import streamlit as st
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import home
 from core.wire.errors import SpecError, TunerError
-from dashboard import fields, state
+from dashboard import fields, messages, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 
@@ -190,7 +190,7 @@ def form(prefix: str, *, labels: bool = True, outputs: Sequence[str] = ()) -> Da
     try:
         spec = chosen_dataset(prefix)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
     if spec is None:
         st.caption(":material/info: No data are chosen yet: name a file, upload one, or take the sample.")

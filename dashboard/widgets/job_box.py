@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.api.session import Status
-from dashboard import live_events, state
+from dashboard import live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.widgets import live_view
 
@@ -27,15 +27,15 @@ def running(kind: str, about: str = "") -> Status | None:
 
 def find(key: str, kind: str, about: str = "") -> Status | None:
     """Return the job whose id this session keeps under `key`, ended or not; else see `running`."""
-    own = state.status(st.session_state.get(key) or "")
+    own = session_jobs.status(st.session_state.get(key) or "")
     return own if own is not None else running(kind, about)
 
 
 def take_ended(key: str) -> Status | None:
     """Return how the job whose id this session keeps under `key` ended, once; None: it has not."""
     own = st.session_state.get(key)
-    status = state.status(own or "")
-    if not own or state.is_active(status):
+    status = session_jobs.status(own or "")
+    if not own or session_jobs.is_active(status):
         return None
     del st.session_state[key]
     return status
@@ -60,7 +60,7 @@ def draw(
     """
     end = f".{of}" if of else ""
     with st.container(key=f"{page}.live{end}", gap="xsmall"):
-        if not state.is_active(job):
+        if not session_jobs.is_active(job):
             return
         live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
         cancel(job.id, key=f"{page}.cancel{end}", help=help)
@@ -68,7 +68,7 @@ def draw(
 
 def event(job: str, what: str, name: str = "") -> Event:
     """Return the event of a job of this server that has no numbers until it ends."""
-    return live_events.of_job(state.status(job), what, name=name)
+    return live_events.of_job(session_jobs.status(job), what, name=name)
 
 
 def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
@@ -91,9 +91,9 @@ def report_end(
     Args:
         job: its status; None: there is none.
         cancelled: what to say of a cancelled one.
-        title: of the error, as in `state.report`.
+        title: of the error, as in `messages.report`.
     """
     if job is not None and job.state == "CANCELLED":
         st.info(cancelled, icon=":material/cancel:")
     elif job is not None and job.error is not None:
-        state.report(job.error, title)
+        messages.report(job.error, title)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard import live_events, state, url_state
+from dashboard import live_events, session_jobs, url_state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import playback
@@ -78,8 +78,8 @@ def stream(
 
 
 def _event(job: str, build: playback.Build, elsewhere: Callable[[], str | None]) -> Event:
-    status = state.status(job)
-    if state.is_active(status):
+    status = session_jobs.status(job)
+    if session_jobs.is_active(status):
         return build(status, time.time())
     words = elsewhere()
     return live_events.ENDED if words is None else live_events.of_other_process(words)
@@ -94,7 +94,7 @@ def pace(job: str, job_state: str) -> float:
         job: its id.
         job_state: its state in the store.
     """
-    is_elsewhere = job_state in ACTIVE and not state.is_active(state.status(job))
+    is_elsewhere = job_state in ACTIVE and not session_jobs.is_active(session_jobs.status(job))
     return live.OTHER_PROCESS_TICK_S if is_elsewhere else live.SLOW_TICK_S
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.api.session import Entry, Status
 from core.wire.errors import TunerError
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.pages import PAGES
 from dashboard.widgets import live_view
@@ -23,7 +23,7 @@ def sidebar() -> None:
     try:
         environment = state.environment()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     cpu = environment["cpu"]
     versions = environment["libraries"]
@@ -41,9 +41,9 @@ def sidebar() -> None:
 
 def _queue() -> None:
     """Draw the machine's queue: what is measured and what waits; first the job that this session started."""
-    followed = state.own_job()
+    followed = session_jobs.own_job()
     own = followed[0].id if followed is not None else ""
-    ask_s = OWN_REFRESH_S if state.is_busy() else REFRESH_S
+    ask_s = OWN_REFRESH_S if session_jobs.is_busy() else REFRESH_S
     show = partial(live_view.watch, f"queue-{own}", partial(_event, own), ask_s=ask_s, rerun=False)
     if followed is not None:
         _, page, query = followed
@@ -54,11 +54,11 @@ def _queue() -> None:
 
 def _event(own: str) -> Event:
     """Return the machine's queue as an event, for the session that started `own`; empty: none."""
-    mine = state.status(own) if own else None
+    mine = session_jobs.status(own) if own else None
     entries = [one for one in state.queue().entries() if mine is None or not _is_own_entry(one, mine)]
     return live_events.of_queue(mine, entries, state.scheduler().active())
 
 
 def _is_own_entry(entry: Entry, own: Status) -> bool:
     """Whether an entry of the machine's queue is the job that this session started."""
-    return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
+    return session_jobs.is_active(own) and entry.pid == os.getpid() and entry.what == own.what

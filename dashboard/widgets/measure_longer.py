@@ -11,7 +11,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.show import verdict
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, session_jobs, state
 from dashboard.widgets.protocol import wait_quiet_s
 
 
@@ -43,10 +43,10 @@ def button(
 def _start(comparison_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
         job = more_launches_job(state.session(), comparison_id, wait_quiet_s=wait_quiet_s())
-        more = state.submit(job)
+        more = session_jobs.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def continued_trial(trial_id: str, before: Comparison, after: Comparison) -> str:

@@ -11,7 +11,7 @@ from core.api.machine import peaks_job
 from core.evidence.roofline import peaks_of
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.widgets import job_box, tables
 
 KIND = "peaks"
@@ -23,17 +23,17 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
     try:
         return state.store().peaks(fingerprint)
     except StoreError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
 def measure(page: str, threads: int = 0) -> None:
     """Start a measurement from `page`; a callback. `threads`: measured besides the usual thread counts."""
     try:
-        job = st.session_state[OWN] = state.submit(peaks_job(threads))
-        state.follow(job, page)
+        job = st.session_state[OWN] = session_jobs.submit(peaks_job(threads))
+        session_jobs.follow(job, page)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) -> None:
@@ -69,7 +69,7 @@ def progress(page: str) -> None:
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
     )
     if (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
-        state.report(ended.error)
+        messages.report(ended.error)
 
 
 def draw(found: Mapping[str, Any], *, key: str) -> None:

@@ -12,7 +12,7 @@ from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.spec.settings import trial_setting
 from core.wire.errors import TunerError
-from dashboard import fields, format, state
+from dashboard import fields, format, messages, session_jobs
 from dashboard.widgets.setting import help_text, one, show_no_effect, undo
 
 PRECISION = "protocol.effort"
@@ -78,7 +78,7 @@ def wait_for_quiet() -> None:
     try:
         wait_quiet_s()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def wait_quiet_s() -> float:
@@ -103,7 +103,7 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
     try:
         for name in EFFORTS:
             changed = spec.protocol.model_copy(update={"effort": name})
-            prediction = state.predicted(spec.model_copy(update={"protocol": changed}))
+            prediction = session_jobs.predicted(spec.model_copy(update={"protocol": changed}))
             if prediction is not None:
                 found[name] = prediction
     except TunerError:  # reported where it matters: by the machine line, or when the job runs

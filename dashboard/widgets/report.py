@@ -12,7 +12,7 @@ from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import About
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, state
 from dashboard.report.page import html_of
 
 PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
@@ -40,7 +40,7 @@ def offer(about: Callable[[], About], *, key: str) -> None:
         try:
             _inside(about(), key)
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
 
 
 def _inside(about: About, key: str) -> None:

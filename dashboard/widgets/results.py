@@ -17,7 +17,7 @@ from core.show.placement import cast_lines, placement
 from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
 from dashboard.widgets import controls, page_frame, tables
 
@@ -125,7 +125,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
         except TunerError as error:
             wrong = error
     if wrong is not None:
-        state.report(wrong)
+        messages.report(wrong)
     if live:
         return
     facts = [f"Trial `{trial.id[:12]}`", format.when(trial.finished_at or trial.created_at)]
@@ -140,7 +140,7 @@ def open_in_tune(trial: Trial) -> None:
     try:
         state.apply_spec(state.trial_spec(trial))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     TUNE.show(trial.id)
     page_frame.switch_to("tune", trial=trial.id)
@@ -294,4 +294,4 @@ def failed(trial: Trial) -> None:
     if trial.state == "CANCELLED":
         st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
     elif trial.error:
-        state.report(trial.error)
+        messages.report(trial.error)

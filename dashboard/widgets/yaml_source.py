@@ -7,7 +7,7 @@ import streamlit as st
 from core.spec import TrialSpec, old_key_note, spec_from_yaml
 from core.wire.access import expert_allowed
 from core.wire.errors import SpecError
-from dashboard import state
+from dashboard import messages
 
 
 def fields(file: str, pasted: str, *, begins: str) -> None:
@@ -57,7 +57,7 @@ def read(file: str, pasted: str, *, to: str) -> tuple[str, TrialSpec]:
     name, text = _text(file, pasted, to=to)
     spec = spec_from_yaml(text, expert=expert_allowed())
     if remark := old_key_note(text):
-        state.notify(f"{name}: {remark}")
+        messages.notify(f"{name}: {remark}")
     return name, spec
 
 

@@ -24,7 +24,7 @@ from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models
 from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
-from dashboard import state
+from dashboard import session_jobs, state
 from tests import tiny_models
 from tests.views import sample_results
 
@@ -149,7 +149,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         cancelled: list[str] = []
         service = state.scheduler()
         monkeypatch.setattr(service, "status", {one.id: one for one in known}.get)
-        monkeypatch.setattr(service, "active", lambda: [one for one in known if state.is_active(one)])
+        monkeypatch.setattr(service, "active", lambda: [one for one in known if session_jobs.is_active(one)])
         monkeypatch.setattr(service, "cancel", cancelled.append)
         return cancelled
 

@@ -43,10 +43,10 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
 
 def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]) -> None:
     """Do no job of this kind: `submit` records the request, and returns its id."""
-    from dashboard import state
+    from dashboard import session_jobs, state
 
     monkeypatch.setattr(job_types, kind, submit)
-    monkeypatch.setattr(state, "submit", lambda job: job)
+    monkeypatch.setattr(session_jobs, "submit", lambda job: job)
     monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
 
 

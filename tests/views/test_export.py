@@ -17,7 +17,7 @@ from core.show import export
 from core.spec import spec_from_yaml
 from core.store import ModelRecord
 from core.store.library import remove_model
-from dashboard import fields, state
+from dashboard import fields, messages, state
 from dashboard.__main__ import serve
 from tests import builders, tiny_models
 from tests.reading import tells
@@ -76,10 +76,10 @@ def test_hostile_yaml_is_told_in_words(open_page: Open, mlp: ModelRecord, text: 
 
 def _broken() -> None:
     from core.wire.errors import SpecError
-    from dashboard import state
+    from dashboard import messages
 
-    assert state.report_unexpected(ZeroDivisionError("unforeseen"))
-    assert state.report_unexpected(SpecError("Ruled.", hint="Obey."))
+    assert messages.report_unexpected(ZeroDivisionError("unforeseen"))
+    assert messages.report_unexpected(SpecError("Ruled.", hint="Obey."))
 
 
 def test_what_nobody_expected_is_shown_without_a_traceback() -> None:
@@ -103,7 +103,7 @@ def test_server_shows_what_pages_raise_in_its_own_words(monkeypatch: pytest.Monk
     monkeypatch.setattr("streamlit.App", App)
     monkeypatch.setattr("os.chdir", lambda _: None)
     serve("127.0.0.1", 1, hosts=())
-    assert made["on_script_error"] is state.report_unexpected
+    assert made["on_script_error"] is messages.report_unexpected
 
 
 def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRecord) -> None:

@@ -21,7 +21,7 @@ from core.show.sheets.graphs import unmatched_words
 from core.store import ModelRecord
 from core.wire.errors import WorkerError, record_from_error
 from core.wire.profile import profile_from_dict
-from dashboard import state
+from dashboard import session_jobs, state
 from dashboard.charts.graph_charts import KINDS
 from dashboard.views.graph import levels
 from tests import tiny_models
@@ -221,7 +221,7 @@ def test_settings_that_cannot_be_built_are_said(open_page: Open, mlp: ModelRecor
     at = choose(open_graph(open_page, mlp), "graph.view", "After optimization")
     error = record_from_error(WorkerError("It crashed.", hint="Try again."))
     click(at, "graph.optimize")
-    job = at.session_state[state.OWN]["id"]
+    job = at.session_state[session_jobs.OWN]["id"]
     assert state.scheduler().join(60)
     for one in (state.store().folder / "cache" / "graphs").glob("*-*.json"):
         one.unlink()

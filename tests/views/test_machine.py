@@ -15,7 +15,7 @@ from core.run.job import Status
 from core.show import verdict
 from core.show.sheets import models_and_machines
 from core.wire.errors import WorkerError
-from dashboard import state
+from dashboard import session_jobs, state
 from dashboard.charts import machine_charts
 from tests import builders
 from tests.reading import numbers, tells
@@ -293,7 +293,7 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_pa
     job = status(what="measure mlp", stage="rounds", done=3, total=9)
     jobs(job)
     at = open_page("history")
-    at.session_state[state.OWN] = {"id": "job", "page": "tune", "query": {"trial": "job"}}
+    at.session_state[session_jobs.OWN] = {"id": "job", "page": "tune", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
     assert ":material/speed:" in sidebar(at)

@@ -25,7 +25,7 @@ from core.spec.strict_yaml import load_strict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import BudgetError, SpecError
-from dashboard import configurations, fields, format, live_events, state
+from dashboard import configurations, fields, format, live_events, session_jobs, state
 from dashboard.shown_result import TUNE
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
@@ -74,7 +74,7 @@ def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.
         return prepared.record.id
 
     monkeypatch.setattr(search, "job", lambda prepared, wait_quiet_s: waits.append(wait_quiet_s) or prepared)
-    monkeypatch.setattr(state, "submit", submit)
+    monkeypatch.setattr(session_jobs, "submit", submit)
     return asked
 
 

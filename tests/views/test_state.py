@@ -11,16 +11,16 @@ from core.run import job_types
 from core.run.job import Status
 from core.spec import spec_from_dict
 from core.store import ModelRecord
-from dashboard import state
+from dashboard import messages, state
 from tests.views import sample_results
 from tests.views.conftest import TIMEOUT_S
 from tests.views.page import Open
 
 PRESSES = """
 import streamlit as st
-from dashboard import state
+from dashboard import messages, session_jobs, state
 
-st.session_state["ids"] = [state.submit(one) for one in st.session_state["jobs"]]
+st.session_state["ids"] = [session_jobs.submit(one) for one in st.session_state["jobs"]]
 """
 
 
@@ -72,5 +72,5 @@ def test_a_link_to_a_result_that_is_not_here_says_so(
 ) -> None:
     sample_results.put_run(state.store(), mlp, fingerprint="f")
     [said] = open_page(page, model=mlp, **{name: "ffffffffffff"}).error
-    assert said.proto.title == state.TITLES["MissingError"]
+    assert said.proto.title == messages.TITLES["MissingError"]
     assert "ffffffffffff" in said.value

@@ -18,7 +18,7 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import session_jobs, state
 from dashboard.folders import allowed_path
 
 KIND = "accuracy"  # of the job
@@ -173,7 +173,7 @@ def submit(specs: Sequence[TrialSpec]) -> str:
     Raises:
         TunerError: it may not be started.
     """
-    return state.submit(accuracy_job(state.session(), specs))
+    return session_jobs.submit(accuracy_job(state.session(), specs))
 
 
 # --- metrics, computed once ---------------------------------------------------------------------------------

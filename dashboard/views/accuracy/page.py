@@ -15,7 +15,7 @@ from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, state, url_state
+from dashboard import fields, format, messages, session_jobs, state, url_state
 from dashboard.shown_result import ShownResult
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.evaluations import (
@@ -54,7 +54,7 @@ def page() -> None:
         "Accuracy",
         "Accuracy on labelled data, and whether a variant is worse than the original.",
     )
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -70,11 +70,11 @@ def page() -> None:
     with bar.action:
         _button(requests, found, job)
     with answer:
-        state.show_kept_error(KIND, "Nothing was evaluated")
+        messages.show_kept_error(KIND, "Nothing was evaluated")
         _live(job)
         if found:
             accuracy_results.result(found)
-        elif not state.is_active(job):
+        elif not session_jobs.is_active(job):
             _empty(record)
 
 
@@ -87,7 +87,7 @@ def _follow_link() -> None:
         try:
             _apply_evaluation(state.store().accuracy(linked))
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
 
 
 def _apply_evaluation(one: Accuracy) -> None:
@@ -164,7 +164,7 @@ def _requests(record: ModelRecord) -> list[Request]:
     try:
         return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return []
 
 
@@ -218,7 +218,7 @@ def _settings() -> SessionSpec | None:
     try:
         return state.current_spec().session
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -238,7 +238,7 @@ def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> Trial
 
 
 def _button(requests: Sequence[Request], found: Sequence[ModelEvaluation], job: Status | None) -> None:
-    active = state.is_active(job)
+    active = session_jobs.is_active(job)
     again = bool(requests) and len(found) == len(requests)
     words = "Choose a model and labelled data first." if not requests else None
     st.button(
@@ -261,14 +261,14 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     try:
         job = submit(specs)
     except TunerError as error:
-        state.keep_error(error, KIND)
+        messages.keep_error(error, KIND)
         return
-    state.follow(job, "accuracy")
+    session_jobs.follow(job, "accuracy")
     st.session_state[JOB] = job
 
 
 def _live(job: Status | None) -> None:
-    if job is not None and not state.is_active(job):
+    if job is not None and not session_jobs.is_active(job):
         _ended(job)
     job_box.draw(job, "accuracy", what="this evaluation", help="Models that finished before are kept.")
 
@@ -276,7 +276,7 @@ def _live(job: Status | None) -> None:
 def _ended(job: Status) -> None:
     job_box.report_end(job, cancelled="The evaluation was cancelled; finished models are kept.")
     for error in (job.result or {}).get("errors", []):
-        state.report(error)
+        messages.report(error)
 
 
 def _empty(record: ModelRecord) -> None:

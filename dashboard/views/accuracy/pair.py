@@ -11,7 +11,7 @@ from core.api.judging import DELTA
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
-from dashboard import fields, format, state
+from dashboard import fields, format, messages
 from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy.evaluations import ModelEvaluation, compared
 from dashboard.views.accuracy.threshold import decision
@@ -40,7 +40,7 @@ def panel(found: Sequence[ModelEvaluation]) -> None:
     try:
         fields.in_range("accepted loss in points", 100 * delta, 0, 99)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     positive, threshold = decision(reference)
     rows: list[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]] = []
@@ -50,7 +50,7 @@ def panel(found: Sequence[ModelEvaluation]) -> None:
         try:
             whole = compared(reference.accuracy.id, one.accuracy.id, delta, positive, threshold)
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
             continue
         rows.append((one, whole, whole[metric]))
     if not rows:

@@ -13,7 +13,7 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord
 from core.wire.engines import ENGINES
 from core.wire.errors import TunerError
-from dashboard import configurations, format, state
+from dashboard import configurations, format, messages, state
 from dashboard.folders import check_spec
 from dashboard.views.compare import entry_list
 from dashboard.widgets import yaml_source
@@ -75,7 +75,7 @@ def _try_add(record: ModelRecord, source: str, spec: TrialSpec) -> None:
     try:
         entry_list.add(record, entry_list.entry_of(source, spec, record))
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
 
 
 def _variants(record: ModelRecord) -> None:
@@ -120,7 +120,7 @@ def _add_variants(record: ModelRecord) -> None:
                 record, entry_list.entry_of(made[asked.spec.model.sha256 or ""], asked.spec, record)
             )
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
     st.session_state[RELATIVES] = []
 
 
@@ -149,7 +149,7 @@ def _add_others(record: ModelRecord) -> None:
         for asked in variants.family_configurations(chosen, entry_list.base(record)):
             entry_list.add(record, entry_list.entry_of("another model", asked.spec, record))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
     st.session_state[OTHERS] = []
 
 
@@ -169,7 +169,7 @@ def _add_preset(record: ModelRecord, name: str) -> None:
     try:
         spec = configurations.from_preset(name, entry_list.base(record))
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
         return
     _try_add(record, f"preset: {PRESETS[name][0]}", spec)
 
@@ -178,7 +178,7 @@ def _add_current(record: ModelRecord) -> None:
     try:
         spec = state.current_spec()
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
         return
     _try_add(record, "settings of Tune", spec)
 
@@ -187,7 +187,7 @@ def _add_engine(record: ModelRecord, engine: str) -> None:
     try:
         spec = configurations.from_engine(engine, entry_list.base(record))
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
         return
     _try_add(record, "the model before its export", spec)
 
@@ -224,7 +224,7 @@ def _add_picked(record: ModelRecord) -> None:
                 record, entry_list.entry_of(f"trial {trial.id[:8]}", state.trial_spec(trial), record)
             )
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)
     st.session_state[PICKED] = []
 
 
@@ -243,4 +243,4 @@ def _add_yaml(record: ModelRecord) -> None:
             spec = spec.model_copy(update={"model": spec.model.model_copy(update=known)})
         entry_list.add(record, entry_list.entry_of(name, spec, record))
     except TunerError as error:
-        state.keep_error(error, entry_list.PLACE)
+        messages.keep_error(error, entry_list.PLACE)

@@ -18,7 +18,7 @@ from core.show import setting_chips
 from core.spec import TrialSpec, ort_default
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import configurations, format, state
+from dashboard import configurations, format, messages, state
 from dashboard.configurations import Entry
 
 # session keys
@@ -221,7 +221,7 @@ def _change_inputs(record: ModelRecord, name: str) -> None:
             if not one.model:
                 feed_plan(one.spec.workload, record.info)  # raises for an impossible size
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     _put(record, changed)
 

@@ -11,7 +11,7 @@ from core.evidence.comparison import Comparison
 from core.show.sheets import imported as sheets
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.widgets import tables, uploads
 
 OPEN = "compare.elsewhere.open"
@@ -44,7 +44,7 @@ def _table(imports: list[Imported], shown: Comparison | None) -> None:
         try:
             found = state.store().shelf.data(one.id)
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
             continue
         entries.append((f"{one.label} ({one.id[:8]})", found))
         notes += [f"{one.name}: {sheets.basis_text(found)}"]

@@ -17,7 +17,7 @@ from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import configurations, format, state
+from dashboard import configurations, format, messages, session_jobs, state
 from dashboard.configurations import Entry
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
@@ -70,7 +70,7 @@ def page() -> None:
         if record is not None:
             _builder(record)
     with result:
-        state.show_kept_error()
+        messages.show_kept_error()
         _result(shown, trials)
         imported.draw(shown)
         if record is not None:
@@ -112,7 +112,7 @@ def _take_linked_trials() -> None:
             [state.store().trial(one.strip()) for one in linked.split(",") if one.strip()]
         )
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 # --- the form ---------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _builder(record: ModelRecord) -> None:
     """Draw the list, effort, margin and budget."""
     entry_list.draw(record)
     add_menu.draw(record)
-    state.show_kept_error(entry_list.PLACE, "Not added to the list")
+    messages.show_kept_error(entry_list.PLACE, "Not added to the list")
     entries = entry_list.entries(record)
     found, why_not = _predictions(record, entries)
     effort(PRECISION, predictions=found)
@@ -288,16 +288,16 @@ def _start() -> None:
             wait_quiet_s=wait_quiet_s(),
             different_models=entry_list.different_models(),
         )
-        comparison_id = state.submit(job)
+        comparison_id = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     _follow(comparison_id)
 
 
 def _follow(comparison_id: str) -> None:
     """Show a comparison that this session started; its list does not change."""
-    state.follow(comparison_id, "compare", comparison=comparison_id)
+    session_jobs.follow(comparison_id, "compare", comparison=comparison_id)
     SHOWN.show(comparison_id)
 
 
@@ -323,7 +323,7 @@ def _empty() -> None:
 def _actions(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
     """Draw the actions for the shown comparison."""
     if active:
-        if state.status(shown.id) is not None:  # else another process runs it
+        if session_jobs.status(shown.id) is not None:  # else another process runs it
             words = "Ends all worker processes. Finished rounds are kept."
             job_box.cancel(shown.id, key="compare.cancel", help=words)
         return
@@ -350,7 +350,7 @@ def _load_into_list(shown: Comparison) -> None:
     try:
         entry_list.replace_with_trials([state.store().trial(one) for one in asked[: configurations.MOST]])
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def _live(comparison: Comparison) -> None:

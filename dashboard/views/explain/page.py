@@ -31,7 +31,7 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.shown_result import ShownResult
 from dashboard.views.explain import results as why_results
 from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
@@ -54,7 +54,7 @@ ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Run
 
 def page() -> None:
     bar = page_frame.bar("Explain", ABOUT)
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -74,7 +74,7 @@ def page() -> None:
     if found is not None:
         _rejected(of)
         why_results.result(found, lambda: _sides(of))
-    elif not state.is_active(job):
+    elif not session_jobs.is_active(job):
         _sides(of)
         _empty()
 
@@ -93,7 +93,7 @@ def _follow_link() -> None:
         if len(found) == len(linked):
             pair(state.store(), *linked)  # raises where the pair cannot be explained
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     for key, one in zip((BASELINE, CANDIDATE), linked, strict=True):
         if one:
@@ -222,7 +222,7 @@ def _pair() -> Pair | None:
     try:
         return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -287,7 +287,7 @@ def _explained(of: Pair) -> Difference | None:
     try:
         return _cached(of.baseline.id, of.candidate.id, explained_at(state.store(), of))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -307,7 +307,7 @@ def _job_key(of: Pair) -> str:
 
 
 def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_frame.Bar) -> None:
-    active, again = state.is_active(job), found is not None
+    active, again = session_jobs.is_active(job), found is not None
     bar.action.button(
         "Explaining" if active else "Explain again" if again else EXPLAIN,
         key="explain.run",
@@ -355,21 +355,21 @@ def _start_comparison(of: Pair, ended: str) -> None:
                 different_models=of.different_models,
             )
         )
-        comparison = state.submit(job)
+        comparison = session_jobs.submit(job)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     page_frame.switch_to("compare", comparison=comparison)
 
 
 def _start(of: Pair) -> None:
     try:
-        job = state.submit(explain_job(state.session(), of))
+        job = session_jobs.submit(explain_job(state.session(), of))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
-    state.follow(job, "explain", **place)
+    session_jobs.follow(job, "explain", **place)
     st.session_state[_job_key(of)] = job
 
 

@@ -13,7 +13,7 @@ from core.api.session import Status
 from core.evidence.measurement import Trial
 from core.wire.errors import TunerError
 from core.wire.units import size
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.widgets import job_box
 
 KIND = "bundle"  # job type, as the scheduler lists it
@@ -43,13 +43,13 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
             args=(trial, accepted),
             **state.unless_closed(
                 "A worker runs the configuration once and stores its inputs and outputs.",
-                off=state.is_active(status),
+                off=session_jobs.is_active(status),
             ),
         )
-        state.show_kept_error(KIND, FAILED)
+        messages.show_kept_error(KIND, FAILED)
         job_box.draw(status, "export", what="this bundle", help="No partial file remains.", of="bundle")
         if status is not None and status.error is not None:
-            state.report(status.error, FAILED)
+            messages.report(status.error, FAILED)
         if (made := _result(status)) is not None:
             _download(made, f"{stem}.zip")
 
@@ -65,11 +65,13 @@ def _result(status: Status | None) -> Mapping[str, Any] | None:
 def _start(trial: Trial, accepted: str) -> None:
     target = state.store().artifact_path(trial.id, "bundle.zip")
     try:
-        st.session_state[_job_key(trial)] = state.submit(bundle_job(state.session(), trial, target, accepted))
+        st.session_state[_job_key(trial)] = session_jobs.submit(
+            bundle_job(state.session(), trial, target, accepted)
+        )
     except TunerError as error:
-        state.keep_error(error, KIND)
+        messages.keep_error(error, KIND)
         return
-    state.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
+    session_jobs.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
 
 
 def _download(made: Mapping[str, Any], name: str) -> None:

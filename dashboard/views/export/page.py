@@ -18,7 +18,7 @@ from core.spec import TrialSpec
 from core.wire.errors import SpecError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.shown_result import TUNE, ShownResult
 from dashboard.views.export import bundling, verifying
 from dashboard.widgets import page_frame, results, yaml_source
@@ -41,7 +41,7 @@ def page() -> None:
     bar = page_frame.bar("Export", "Export a configuration as files or code, or load one from a file.")
     with bar.more:
         _load_tab()
-    state.show_kept_error()
+    messages.show_kept_error()
     _loaded()
     if verifying.JOB_PARAM in st.query_params:
         st.session_state.setdefault(TABS, VERIFY)
@@ -76,7 +76,7 @@ def _export_tab(bar: page_frame.Bar) -> None:
         else:
             _trial(state.store().trial(chosen), bar.action)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def _preselect(trials: dict[str, Trial]) -> None:
@@ -87,7 +87,7 @@ def _preselect(trials: dict[str, Trial]) -> None:
             st.session_state[SOURCE] = known
         else:
             words = f"`{linked[:40]}` is not a finished measurement here."
-            state.report(SpecError(words, hint="Choose one from the list."))
+            messages.report(SpecError(words, hint="Choose one from the list."))
     if SOURCE not in st.session_state or st.session_state[SOURCE] not in (CURRENT, *trials):
         st.session_state[SOURCE] = TUNE.id if TUNE.id in trials else _newest(trials)
 
@@ -199,7 +199,7 @@ def _file(known: ExportSource, action: DeltaGenerator, accepted: str = "") -> De
             with action:
                 _download(chosen, known, accepted)
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
             return left
     with right, st.container(key="export.code"):
         st.code(text, language=chosen.language, height=CODE_PX)
@@ -264,7 +264,7 @@ def _load_tab() -> None:
             on_click=load,
             help="Replaces the settings of this browser tab; nothing is measured.",
         )
-        state.show_kept_error(PLACE, "Nothing was loaded")
+        messages.show_kept_error(PLACE, "Nothing was loaded")
 
 
 def _loaded() -> None:
@@ -287,7 +287,7 @@ def load() -> None:
         spec = with_full_paths(yaml_source.read(FILE, PASTED, to="load")[1])
         state.apply_spec(spec, foreign=True)
     except TunerError as error:
-        state.keep_error(error, PLACE)
+        messages.keep_error(error, PLACE)
         return
     TUNE.show(None)
     changed = [text for text, _ in setting_chips.chips(spec)]

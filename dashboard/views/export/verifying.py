@@ -21,7 +21,7 @@ from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
-from dashboard import folders, format, state, url_state
+from dashboard import folders, format, messages, session_jobs, state, url_state
 from dashboard.widgets import job_box, tables
 
 KIND = "verify"
@@ -44,7 +44,7 @@ def draw(action: DeltaGenerator) -> None:
     with left:
         _ask()
         _button(action)
-        state.show_kept_error(KIND, "Verification failed")
+        messages.show_kept_error(KIND, "Verification failed")
     with right:
         status = _job()
         job_box.draw(
@@ -57,7 +57,7 @@ def draw(action: DeltaGenerator) -> None:
                 icon=":material/info:",
             )
         elif status.error is not None:
-            state.report(status.error, "Verification failed")
+            messages.report(status.error, "Verification failed")
         elif status.result is not None:
             _answer(status.result)
 
@@ -119,14 +119,14 @@ def _button(action: DeltaGenerator) -> None:
         on_click=_start,
         **state.unless_closed(
             "Checks facts, runs it once, then measures. Waits for its turn on this machine.",
-            off=state.is_active(_job()),
+            off=session_jobs.is_active(_job()),
         ),
     )
 
 
 def _job() -> Status | None:
     """Return the job of this URL, else one that another tab started and that runs."""
-    own = state.status(url_state.named(JOB_PARAM) or "")
+    own = session_jobs.status(url_state.named(JOB_PARAM) or "")
     if own is not None and own.kind == KIND:
         return own
     return job_box.running(KIND)
@@ -150,12 +150,12 @@ def _start() -> None:
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
             admit=_admitted,
         )
-        job = state.submit(verify_job(request))
+        job = session_jobs.submit(verify_job(request))
     except TunerError as error:
-        state.keep_error(error, KIND)
+        messages.keep_error(error, KIND)
         return
     url_state.put(JOB_PARAM, job)
-    state.follow(job, "export", **{JOB_PARAM: job})
+    session_jobs.follow(job, "export", **{JOB_PARAM: job})
 
 
 def _file() -> tuple[Path, str]:

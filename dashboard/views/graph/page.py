@@ -21,7 +21,7 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.shown_result import ShownResult
 from dashboard.views.graph import picture
@@ -66,7 +66,7 @@ class ChosenConfiguration:
 
 def page() -> None:
     bar = page_frame.bar("Graph", ABOUT)
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -102,7 +102,7 @@ def _follow_link() -> None:
         else:
             st.info(f"The library has no model `{model[:12]}`; the current one is shown.")
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def _chosen(record: ModelRecord) -> ChosenConfiguration:
@@ -127,7 +127,7 @@ def _chosen(record: ModelRecord) -> ChosenConfiguration:
         spec = state.current_spec() if trial is None else state.trial_spec(trial)
         check_drawable(spec)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         spec = None
     return ChosenConfiguration(record=record, spec=spec, trial=trial)
 
@@ -193,7 +193,7 @@ def _own(record: ModelRecord) -> Graphs | None:
         with st.spinner("Reading the nodes of the model in a process of its own…"):
             return _own_cached(record.content_sha256, record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -224,12 +224,12 @@ def _optimized_graph(chosen: ChosenConfiguration, view: str) -> Graphs | None:
     try:
         found = _stored_optimized(chosen)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
     job = _job(JOB, chosen)
     if found is None:
         job_box.report_end(job)
-        if view != OWN and not state.is_active(job):
+        if view != OWN and not session_jobs.is_active(job):
             with st.container(border=True, horizontal=True, vertical_alignment="center"):
                 st.markdown(
                     ":material/account_tree: **The optimized graph is not known yet** for these "
@@ -260,17 +260,17 @@ def _about(chosen: ChosenConfiguration) -> str:
 
 
 def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
-    return state.status(st.session_state.get(f"{key} {_about(chosen)}") or "")
+    return session_jobs.status(st.session_state.get(f"{key} {_about(chosen)}") or "")
 
 
 def _optimize(chosen: ChosenConfiguration) -> None:
     assert chosen.spec is not None, "the button is disabled"
     try:
-        job_id = state.submit(graph_job(state.session(), chosen.spec, chosen.record))
+        job_id = session_jobs.submit(graph_job(state.session(), chosen.spec, chosen.record))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(job_id, "graph")
+    session_jobs.follow(job_id, "graph")
     st.session_state[f"{JOB} {_about(chosen)}"] = job_id
 
 
@@ -300,7 +300,7 @@ def _notes(chosen: ChosenConfiguration, own: Graphs, sides: Mapping[str, ShownGr
         if one.times is not None and one.times.unmatched:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
-                if can_match and not state.is_active(_job(JOB, chosen)):
+                if can_match and not session_jobs.is_active(_job(JOB, chosen)):
                     _optimize_button(chosen, type="tertiary")
         for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
             st.info(format.plain(note), icon=":material/info:")
@@ -345,7 +345,7 @@ def _units(record: ModelRecord) -> Mapping[str, object]:
     try:
         found = located(state.store(), record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return {}
     return {} if found is None else {unit.name: unit for unit in found.savings.units}
 
@@ -359,7 +359,7 @@ def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
             st.session_state.pop(f"{PROFILING} {_about(chosen)}")
             st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one
             st.rerun()
-        if not state.is_active(job):
+        if not session_jobs.is_active(job):
             _offer_profile(chosen, mode)
         job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
     elif mode == "Error" and not _units(chosen.record):
@@ -394,11 +394,11 @@ def _start_profile(chosen: ChosenConfiguration) -> None:
     protocol = chosen.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
     spec = chosen.spec.model_copy(update={"protocol": protocol})
     try:
-        trial_id = state.submit(profile_job(state.session(), spec, model_name=chosen.record.name))
+        trial_id = session_jobs.submit(profile_job(state.session(), spec, model_name=chosen.record.name))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(trial_id, "graph")
+    session_jobs.follow(trial_id, "graph")
     st.session_state[f"{PROFILING} {_about(chosen)}"] = trial_id
 
 

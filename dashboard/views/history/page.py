@@ -14,7 +14,7 @@ from core.show.sheets import history
 from core.show.words import counted
 from core.store import Change, Query, Tags
 from core.wire.errors import TunerError
-from dashboard import configurations, format, state, url_state
+from dashboard import configurations, format, messages, state, url_state
 from dashboard.shown_result import TUNE
 from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
@@ -31,7 +31,7 @@ def page() -> None:
         "History", "All trials of this machine. Tick some to compare, explain, tag or delete them."
     )
     state.clean_up()
-    state.show_kept_error()
+    messages.show_kept_error()
     _rescued()
     models = state.store().model_names()
     if not models:
@@ -157,7 +157,7 @@ def _linked() -> list[Trial]:
     try:
         return [state.store().trial(linked)] if linked else []
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return []
 
 
@@ -275,7 +275,7 @@ def label(ids: Sequence[str], before: Sequence[str], chosen: Sequence[str], note
             note=note,
         )
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     mark(ids, change)
 
@@ -285,7 +285,7 @@ def mark(ids: Sequence[str], change: Change) -> None:
     try:
         state.store().mark(ids, change)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 # --- one trial, and deleting ------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def delete(trial_ids: list[str]) -> None:
     try:
         state.store().delete_finished(trial_ids)
     except TunerError as error:  # one is running again
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     if TUNE.id in trial_ids:
         TUNE.show(None)
@@ -361,7 +361,7 @@ def delete(trial_ids: list[str]) -> None:
         url_state.put(state.TRIAL_PARAM, None)
     models = ", ".join(dict.fromkeys(one.model_name for one in baselines))
     unpinned = f" No baseline is pinned for {models} any more." if baselines else ""
-    state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.{unpinned}")
+    messages.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.{unpinned}")
 
 
 def _detail(chosen: list[Trial]) -> None:
@@ -370,7 +370,7 @@ def _detail(chosen: list[Trial]) -> None:
     try:
         trial = state.store().trial(chosen[0].id)  # with the raw measurements, which the list omits
     except TunerError as error:  # damaged, or deleted meanwhile
-        state.report(error)
+        messages.report(error)
         return
     with st.container(border=True, key="history.detail"):
         results.header(trial)

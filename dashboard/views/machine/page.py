@@ -14,7 +14,7 @@ from core.api.machine import self_test_job
 from core.api.session import Status
 from core.evidence.noise_check import evaluate
 from core.wire.errors import StoreError, TunerError
-from dashboard import state
+from dashboard import messages, session_jobs, state
 from dashboard.views.machine import facts as machine_facts
 from dashboard.widgets import job_box, live_view, page_frame, peaks
 
@@ -24,11 +24,11 @@ KIND = "self-test"
 
 def page() -> None:
     bar = page_frame.bar("Machine")
-    state.show_kept_error()
+    messages.show_kept_error()
     try:
         environment = state.environment()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     bar.choice.space("stretch")  # aligns the actions to the right
     fingerprint, running = environment["fingerprint"], job_box.running(KIND)
@@ -98,11 +98,11 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
     if running is not None:
         _live(running.id)
     elif (ended := job_box.take_ended(OWN)) is not None and ended.error is not None:
-        state.report(ended.error)
+        messages.report(ended.error)
     try:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:
-        state.report(error)
+        messages.report(error)
         return None
     newest = next((one for one in tests if one["when"] == "alone"), None)
     found = evaluate(newest) if newest is not None else None
@@ -120,10 +120,10 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
 def start_noise_check() -> None:
     """Start a noise check."""
     try:
-        job = st.session_state[OWN] = state.submit(self_test_job())
-        state.follow(job, "machine")
+        job = st.session_state[OWN] = session_jobs.submit(self_test_job())
+        session_jobs.follow(job, "machine")
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def _live(job: str) -> None:

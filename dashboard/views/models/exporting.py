@@ -19,7 +19,7 @@ from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.widgets import job_box, live_view, tables
@@ -121,7 +121,7 @@ def _submit() -> None:
     try:
         name, plan = form_plan(st.session_state)
     except TunerError as error:
-        state.keep_error(error, PLACE)
+        messages.keep_error(error, PLACE)
         return
     start(name, plan)
 
@@ -174,34 +174,34 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     try:
         wanted = convert_job(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
-        job = state.submit(wanted)
+        job = session_jobs.submit(wanted)
     except TunerError as error:
-        state.keep_error(error, PLACE)
+        messages.keep_error(error, PLACE)
         return
     except OSError as error:
         wrong = ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder.")
-        state.keep_error(wrong, PLACE)
+        messages.keep_error(wrong, PLACE)
         return
     _exports()[job] = ExportJob(name=name, output=plan["output"])
 
 
 def is_running() -> bool:
     """Return whether an export of this server waits or runs."""
-    return any(state.is_active(state.status(job)) for job in _exports())
+    return any(session_jobs.is_active(session_jobs.status(job)) for job in _exports())
 
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
     """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
     for job, export in list(_exports().items()):
-        status = state.status(job)
-        if state.is_active(status):
+        status = session_jobs.status(job)
+        if session_jobs.is_active(status):
             continue
         if _exports().pop(job, None) is None:
             continue  # another browser tab took it meanwhile
         if status is not None and status.state == "COMPLETE" and status.result:
             _add_export(export, status.result, added)
         elif status is not None and status.error and status.state == "FAIL":
-            state.keep_error(status.error, PLACE)
+            messages.keep_error(status.error, PLACE)
         _clean(Path(export.output))
 
 
@@ -212,10 +212,10 @@ def _add_export(
         with st.spinner("Reading the exported model…"):
             record, new = take_in(export.name, Path(reply["path"]), reply)
     except TunerError as error:
-        state.keep_error(error, PLACE)
+        messages.keep_error(error, PLACE)
         return
     added(record, new)
-    state.show_notice()
+    messages.show_notice()
 
 
 def take_in(name: str, path: Path, reply: Mapping[str, Any]) -> tuple[ModelRecord, bool]:
@@ -248,14 +248,14 @@ def _clean(output: Path) -> None:
 
 def watch() -> None:
     """Draw the running export until it ends, and the error of the last one."""
-    state.show_kept_error(PLACE, "Nothing was exported")
-    running = [job for job in _exports() if state.is_active(state.status(job))]
+    messages.show_kept_error(PLACE, "Nothing was exported")
+    running = [job for job in _exports() if session_jobs.is_active(session_jobs.status(job))]
     if running:
         _live(running[0])
 
 
 def _live(job: str) -> None:
-    status = state.status(job)
+    status = session_jobs.status(job)
     name = status.what if status is not None else ""
     with st.container(border=True, key="export.live"):
         live_view.watch(job, partial(job_box.event, job, "this export", name), key="export.watch")

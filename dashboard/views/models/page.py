@@ -11,7 +11,7 @@ from core.api.requests import unsupported_input
 from core.show.sheets import models_and_machines
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.folders import allowed_path
 from dashboard.shown_result import TUNE
 from dashboard.views.models import exporting, removal
@@ -27,7 +27,7 @@ LOADS = "models.loads"  # content hash and operator libraries -> message of load
 
 def page() -> None:
     bar = page_frame.bar("Models", "The models that you can measure.")
-    state.show_kept_error()
+    messages.show_kept_error()
     exporting.take_finished(_added)
     state.add_samples()
     records = state.store().models()
@@ -135,7 +135,7 @@ def _confirm(record: ModelRecord) -> None:
             try:
                 removal.remove(record)
             except TunerError as error:  # in use, or the original of variants
-                state.report(error)
+                messages.report(error)
             else:
                 st.rerun()
         if st.button("Keep", key="models.keep"):
@@ -189,7 +189,7 @@ def _loading(record: ModelRecord) -> None:
         with st.spinner("ONNX Runtime loads the model in a process of its own…"):
             words = library.check_loads(Path(record.path), libraries=libraries)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     st.session_state[LOADS] = {**known, about: words}
     st.rerun()
@@ -200,7 +200,7 @@ def _loading(record: ModelRecord) -> None:
 
 def _added(record: ModelRecord, new: bool = True) -> None:
     st.session_state[removal.DETAIL] = record.content_sha256
-    state.notify_added(record, new)
+    messages.notify_added(record, new)
 
 
 def _samples(records: Sequence[ModelRecord]) -> None:
@@ -232,21 +232,21 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         off=exporting.is_running(),
                     ),
                 )
-    state.show_kept_error(SAMPLE, uploads.NOT_ADDED)
+    messages.show_kept_error(SAMPLE, uploads.NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
     try:
         _added(library.import_file(state.store(), Path(path), name=name, source=source))
     except TunerError as error:
-        state.keep_error(error, source)
+        messages.keep_error(error, source)
 
 
 def _server() -> None:
     try:
         found = library.folder_models()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     if found:
         chosen = st.selectbox(
@@ -281,7 +281,7 @@ def _server() -> None:
         on_click=_add_typed,
         **state.unless_closed(),
     )
-    state.show_kept_error(FOLDER, uploads.NOT_ADDED)
+    messages.show_kept_error(FOLDER, uploads.NOT_ADDED)
 
 
 def _add_typed() -> None:
@@ -289,7 +289,7 @@ def _add_typed() -> None:
     try:
         path = allowed_path(typed)
     except TunerError as error:
-        state.keep_error(error, FOLDER)
+        messages.keep_error(error, FOLDER)
         return
     _add_path(str(path), path.stem, FOLDER)
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.api.variants import variant_of
 from core.store import ModelRecord, library
-from dashboard import state
+from dashboard import messages, state
 
 DETAIL = "models.detail"  # content hash of the model that was added last
 
@@ -23,4 +23,4 @@ def remove(record: ModelRecord) -> None:
         st.session_state[state.MODEL] = root.content_sha256 if root is not None else None
     if st.session_state.get(DETAIL) == record.content_sha256:
         del st.session_state[DETAIL]
-    state.notify(f"Deleted {record.name}.")
+    messages.notify(f"Deleted {record.name}.")

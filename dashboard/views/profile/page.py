@@ -15,7 +15,7 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import fields, format, live_events, state, url_state
+from dashboard import fields, format, live_events, messages, session_jobs, state, url_state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.profile import results as profile_results
@@ -45,7 +45,7 @@ def page() -> None:
         "Where one inference spends its time, by ONNX Runtime's profiler. Its times are "
         "longer than a latency.",
     )
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -87,7 +87,7 @@ def _follow_link() -> None:
             wanted = f"{IMPORTED}{state.store().shelf.get(brought).id}"
         except TunerError as error:
             url_state.put(IMPORTED_PARAM, None)
-            state.report(error)
+            messages.report(error)
             return
         if st.session_state.get(SHOWN) != wanted:  # a choice in the page changes the URL, too
             st.session_state[SHOWN] = wanted
@@ -99,7 +99,7 @@ def _follow_link() -> None:
         trial = state.store().trial(linked)
         state.choose_model(state.find_model(state.trial_spec(trial).model))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     if trial.kind == "profile":
         st.session_state[SHOWN] = trial.id
@@ -136,7 +136,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar
     try:
         spec = _spec()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         spec = None
     with asked:
         if spec is not None:
@@ -232,11 +232,11 @@ def _start(record: ModelRecord) -> None:
         spec = _spec()
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
-        trial_id = state.submit(profile_job(state.session(), asked, model_name=record.name))
+        trial_id = session_jobs.submit(profile_job(state.session(), asked, model_name=record.name))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(trial_id, "profile", trial=trial_id)
+    session_jobs.follow(trial_id, "profile", trial=trial_id)
     st.session_state[SHOWN] = trial_id
     _put_in_url(trial_id)
 
@@ -369,7 +369,7 @@ def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) 
                 "to see which operators and nodes take the time."
             )
     elif shown.state == "FAIL" and shown.error:
-        state.report(shown.error)
+        messages.report(shown.error)
     elif shown.state == "CANCELLED":
         st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
     elif shown.state == "COMPLETE":

@@ -14,7 +14,7 @@ from core.show.sheets import trials as sheets
 from core.show.table import Column, Table, column_of, matching, tabulate
 from core.wire.errors import TunerError
 from core.wire.profile import Profile
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
 from dashboard.charts.profile_charts import ProviderNames, Timeline
 from dashboard.widgets import peaks, plots, tables
@@ -250,7 +250,7 @@ def _pair(shown: Shown, picture: DeltaGenerator) -> None:
     try:
         other, ran, rows = shown.other(str(chosen))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     if None not in (shown.rows, rows) and shown.rows != rows:
         st.warning(

@@ -19,7 +19,7 @@ from core.spec import spec_from_dict
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from core.wire.profile import HOST_TIMED, Profile, profile_from_dict
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import ProviderNames
 from dashboard.views.profile import plots as profile_plots
@@ -53,7 +53,7 @@ def imported(one: Imported, others: Mapping[str, str]) -> None:
     try:
         profile = _imported_profile(one.id)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     st.warning(
         "Machine, time and settings of an import are not known.",
@@ -85,7 +85,7 @@ def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> No
     try:
         profile, result, asked = _loaded(trial_id)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     fingerprint, threads = str(result.get("fingerprint") or ""), sheets.threads_of(asked)
     found = peaks.measured(fingerprint) if fingerprint else None
@@ -362,6 +362,6 @@ def _use(asked: Mapping[str, Any]) -> None:
     try:
         state.apply_spec(spec)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     page_frame.switch_to("tune")

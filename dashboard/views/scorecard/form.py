@@ -14,7 +14,7 @@ from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
-from dashboard import configurations, state
+from dashboard import configurations, messages, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import collapsible, dataset, yaml_source
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet
@@ -44,7 +44,7 @@ def what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpe
     count = f"{stated}" if stated == lines else f"{stated} of {lines}"
     with collapsible.box(f"Targets ({count})", key=TARGETS, icon="checklist", first_open=not stated) as box:
         targets = _targets() if box.open else scorecard_targets.read()
-    state.show_kept_error(LOAD, "The targets were not loaded")
+    messages.show_kept_error(LOAD, "The targets were not loaded")
     needed = any(one.about.source == "accuracy" for one in targets)
     # the YAML includes data that no target needs
     return _data(record) if needed else dataset.labelled_if_valid(), targets
@@ -76,7 +76,7 @@ def _data(record: ModelRecord | None) -> DatasetSpec | None:
     try:
         return dataset.chosen_dataset(dataset.LABELLED)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -84,11 +84,11 @@ def _load_example() -> None:
     try:
         load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
     except OSError as error:
-        state.keep_error(
+        messages.keep_error(
             SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."), LOAD
         )
     except TunerError as error:
-        state.keep_error(error, LOAD)
+        messages.keep_error(error, LOAD)
 
 
 def load(spec: TrialSpec, *, foreign: bool = False) -> None:
@@ -119,7 +119,7 @@ def _load_yaml() -> None:
     try:
         load(with_full_paths(yaml_source.read(FILE, PASTED, to="load")[1]), foreign=True)
     except TunerError as error:
-        state.keep_error(error, LOAD)
+        messages.keep_error(error, LOAD)
 
 
 # --- configurations and effort ------------------------------------------------------------------------------

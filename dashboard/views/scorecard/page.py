@@ -27,7 +27,7 @@ from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import configurations, format, live_events, state
+from dashboard import configurations, format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.shown_result import ShownResult
 from dashboard.views.scorecard import form
@@ -54,7 +54,7 @@ def page() -> None:
         "Scorecard",
         "Which configurations meet your targets. Met: the whole 95 % interval is inside the limit.",
     )
-    state.show_kept_error()
+    messages.show_kept_error()
     _follow_link()
     with bar.model:
         record = controls.model_picker()
@@ -90,7 +90,7 @@ def _card(
         fingerprint = state.environment()["fingerprint"]
         return list(rows(state.store(), subjects, targets, fingerprint=fingerprint))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return []
 
 
@@ -99,10 +99,10 @@ def _answer(card: Sequence[ScorecardRow], bar: page_frame.Bar) -> None:
     if not card:
         bar.disabled_action(MEASURE, "Choose a configuration first.")
         return
-    active = [one for one in _jobs() if state.is_active(one)]
+    active = [one for one in _jobs() if session_jobs.is_active(one)]
     work = needed(card)
     _button(card, work, active, bar.action)
-    state.show_kept_error(RUN, "Nothing was measured")
+    messages.show_kept_error(RUN, "Nothing was measured")
     _live(active)
     _result(card)
     if not active:
@@ -121,7 +121,7 @@ def _follow_link() -> None:
         try:
             form.load(state.trial_spec(state.store().trial(linked)))
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
 
 
 def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
@@ -171,7 +171,7 @@ def _open(trial_id: str) -> None:
         _take_targets(state.trial_spec(state.store().trial(trial_id)))
         SHOWN.show(trial_id)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 # --- configurations -----------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _subjects(
         base = state.current_spec()
         settings = {name: _settings(name, base) for name in st.session_state[form.SETTINGS]}
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return []
     for one in chosen:
         for name, spec in settings.items():
@@ -258,7 +258,7 @@ def _why_disabled(work: MissingMeasurements, active: Sequence[Status]) -> str:
 
 
 def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
-    if state.is_busy("scorecard"):  # a double click
+    if session_jobs.is_busy("scorecard"):  # a double click
         return
     st.session_state[BEFORE] = list(before)
     try:
@@ -266,14 +266,14 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
         wanted = scorecard_jobs(state.session(), work, wait_quiet_s=wait_quiet_s())
         jobs = [submit(one) for one in wanted]
     except TunerError as error:
-        state.keep_error(error, RUN)
+        messages.keep_error(error, RUN)
         return
     st.session_state[JOBS] = jobs
-    state.follow(jobs[-1], "scorecard")
+    session_jobs.follow(jobs[-1], "scorecard")
 
 
 def _jobs() -> list[Status]:
-    found = (state.status(one) for one in st.session_state.get(JOBS) or [])
+    found = (session_jobs.status(one) for one in st.session_state.get(JOBS) or [])
     return [one for one in found if one is not None]
 
 
@@ -296,7 +296,8 @@ def _live(active: Sequence[Status]) -> None:
 
 def _event(jobs: Sequence[str]) -> Event:
     """Return the state of several jobs, of which the first runs; the page is redrawn after each."""
-    now = [one for job in jobs if (one := state.status(job)) is not None and state.is_active(one)]
+    known = filter(None, map(session_jobs.status, jobs))
+    now = [one for one in known if session_jobs.is_active(one)]
     if len(now) != len(jobs):
         return live_events.ENDED
     left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
@@ -319,7 +320,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[ScorecardRow]) -> None:
         st.info("Measuring was cancelled; finished measurements are kept.", icon=":material/cancel:")
     for one in jobs:
         if one.state == "FAIL" and one.error is not None:
-            state.report(one.error)
+            messages.report(one.error)
         for label, message in ((one.result or {}).get("failures") or {}).items():
             st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
 

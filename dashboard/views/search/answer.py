@@ -19,7 +19,7 @@ from core.show.table import Column
 from core.show.verdict import quality_details
 from core.show.words import state_words
 from core.store import StudyRecord
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.views.search import details, form, links
 from dashboard.widgets import collapsible, controls, page_frame, report, results, tables, trial_result
 
@@ -214,7 +214,7 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
     if record.state == "CANCELLED":
         st.info(f"The search was cancelled. {kept}", icon=":material/cancel:")
     elif record.error is not None:
-        state.report(record.error, f"The search {'was ' * (word == 'interrupted')}{word}")
+        messages.report(record.error, f"The search {'was ' * (word == 'interrupted')}{word}")
         if kept:
             st.caption(kept)
     else:

@@ -13,7 +13,7 @@ from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, state
+from dashboard import fields, format, messages, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.views.search import form
 from dashboard.widgets import collapsible, controls, dataset, feeding, page_frame, setting
@@ -63,7 +63,7 @@ def goal() -> None:
     try:
         form.limits()
     except TunerError as error:
-        state.report(error, "A constraint cannot be read")
+        messages.report(error, "A constraint cannot be read")
     if scorecard_targets.read():
         st.button(
             "Use scorecard targets",
@@ -88,7 +88,7 @@ def _take_targets() -> None:
     fitting = [one for one in targets if one.batch_size in (None, rows) and one.positive_class is None]
     st.session_state[form.LIMITS] = "\n".join(map(form.limit_line, fitting))
     if left := len(targets) - len(fitting):
-        state.notify(f"{left} of {len(targets)} targets left out: another batch size, or one class.")
+        messages.notify(f"{left} of {len(targets)} targets left out: another batch size, or one class.")
 
 
 def _presets() -> None:
@@ -173,7 +173,7 @@ def starting_point(record: ModelRecord) -> None:
         try:
             spec = state.current_spec()
         except TunerError as error:
-            state.report(error)
+            messages.report(error)
         else:
             controls.badges(spec)
         page_frame.link("tune", "Change settings on Tune")
@@ -193,7 +193,7 @@ def custom_values() -> None:
     title = f"Custom values: {named}" if named else "Custom values"
     collapsible.group(title, _own_values, key="search.own_values", icon="edit")
     if error is not None:
-        state.report(error, "A setting cannot be read")
+        messages.report(error, "A setting cannot be read")
 
 
 def _own_values() -> None:

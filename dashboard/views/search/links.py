@@ -8,7 +8,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import question_from_dict
 from core.store import StudyRecord
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, state
 from dashboard.shown_result import TUNE
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import page_frame
@@ -42,7 +42,7 @@ def load(record: StudyRecord, trial: str) -> None:
         state.apply_spec(spec_of(record, trial))
         kept = state.store().trial(trial)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     query = {}
     if kept.kind == "measure" and kept.state == "COMPLETE":
@@ -56,7 +56,7 @@ def open_scorecard(record: StudyRecord, trial: str) -> None:
     try:
         state.apply_spec(spec_of(record, trial))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     scorecard_targets.load(question_from_dict(record.question).limits)
     st.session_state[SCORECARD_SETTINGS] = [FROM_TUNE]

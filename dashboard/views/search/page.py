@@ -12,7 +12,7 @@ from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.search import answer, form, form_widgets, links, past_searches, preview
@@ -55,7 +55,7 @@ def page() -> None:
         with settings:
             preview.draw(model, asked, space, why_not)
     with result:
-        state.show_kept_error()
+        messages.show_kept_error()
         _result(model, record)
         past_searches.table(found, record, SHOWN.link)
     page_frame.foot("search", start_button)
@@ -91,7 +91,7 @@ def _ask(model: ModelRecord) -> tuple[SearchForm | None, str]:
     if asked is not None and asked.question.accuracy:
         form_widgets.labelled_data(model)
     if error is not None and form.is_text_valid():
-        state.report(error)
+        messages.report(error)
     if asked is not None:
         form_widgets.varied_settings(asked.axes)
         asked, error = _read_form(model)  # an excluded value may be invalid now
@@ -149,12 +149,12 @@ def start() -> None:
         asked = form.search_form_of(model)
         _submit(prepared_search(state.session(), asked.spec, asked.question))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 def _submit(prepared: Prepared) -> None:
-    study = state.submit(search_job(prepared, wait_quiet_s=wait_quiet_s()))
-    state.follow(study, "search", **{STUDY_PARAM: study})
+    study = session_jobs.submit(search_job(prepared, wait_quiet_s=wait_quiet_s()))
+    session_jobs.follow(study, "search", **{STUDY_PARAM: study})
     SHOWN.show(study)
 
 
@@ -163,7 +163,7 @@ def continue_search(study: str, budget_s: int | None = None) -> None:
     try:
         _submit(continued_search(state.session(), study, budget_s=budget_s))
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
 
 
 # --- the result ---------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _actions(record: StudyRecord | None) -> None:
     if record is None:
         return
     if record.state in ACTIVE:
-        if state.status(record.id) is not None:  # else another process runs it
+        if session_jobs.status(record.id) is not None:  # else another process runs it
             words = "Ends all worker processes. Results are kept, and you can resume the search."
             job_box.cancel(record.id, key="search.cancel", help=words)
     else:
@@ -235,7 +235,7 @@ def _delete(study: str) -> None:
     try:
         state.store().delete_study(study)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
     SHOWN.show(None)
 
 

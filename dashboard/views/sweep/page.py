@@ -30,7 +30,7 @@ from core.spec import TrialSpec
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, live_events, state
+from dashboard import fields, format, live_events, messages, session_jobs, state
 from dashboard.charts.sweep_charts import EarlierSweep
 from dashboard.live_events import ACTIVE, Event
 from dashboard.shown_result import ShownResult
@@ -94,7 +94,7 @@ def page() -> None:
         ghosts=partial(_earlier_sweeps, record, sweep.models(state.store(), record), axes),
     )
     with answer:
-        state.show_kept_error()
+        messages.show_kept_error()
         _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
     page_frame.foot("sweep", run)
@@ -115,7 +115,7 @@ def _form(record: ModelRecord) -> FormValues | None:
     try:
         points = sweep.expand(base, axes, record.info, named)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
     return base, axes, points, _known(record, named, points)
 
@@ -124,7 +124,7 @@ def _base() -> TrialSpec | None:
     try:
         return state.current_spec()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         page_frame.link("tune", "Correct the settings on Tune")
         return None
 
@@ -140,7 +140,7 @@ def _load_linked() -> None:
     try:
         _load(study)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def _load(study: str) -> None:
@@ -310,7 +310,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         record: of the model.
         again: whether finished points are measured again where no other is left.
     """
-    if state.is_busy("sweep"):  # a double click
+    if session_jobs.is_busy("sweep"):  # a double click
         return
     try:
         axes = varied.chosen_axes()
@@ -325,9 +325,9 @@ def _start(record: ModelRecord, again: bool) -> None:
         comparison = sweep_job(state.session(), asked, study, record.name, wait_quiet_s=wait_quiet_s())
         job = state.scheduler().submit(comparison)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(job, "sweep", study=study)
+    session_jobs.follow(job, "sweep", study=study)
     SHOWN.show(study)
 
 
@@ -367,7 +367,7 @@ def _live(
         name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         comparison_result.watch(comparison, build, key="sweep.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
-            if state.status(comparison.id) is not None:
+            if session_jobs.status(comparison.id) is not None:
                 job_box.cancel(
                     comparison.id,
                     key="sweep.cancel",

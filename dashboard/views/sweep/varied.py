@@ -13,7 +13,7 @@ from core.spec.settings import Place, value_words
 from core.spec.space import MODEL, Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, state
 
 AXIS = "sweep.axis"
 SECOND = "sweep.second"
@@ -105,7 +105,7 @@ def _read(name: str, text: str) -> Axis | None:
     try:
         return Axis(name=name, values=parse_values(text, name=name))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 

@@ -26,7 +26,7 @@ from core.show import setting_chips
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, live_events, state
+from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.shown_result import TUNE
 from dashboard.widgets import live_view, results
@@ -109,7 +109,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             try:
                 _request_estimate(record, spec)
             except TunerError as error:
-                state.report(error)
+                messages.report(error)
                 return
         follow = partial(
             _event,
@@ -144,7 +144,7 @@ def _draw_known(trial: Trial) -> None:
 
 def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     key = spec.key()
-    if st.session_state.get(REQUESTED) == key and state.is_active(_status()):
+    if st.session_state.get(REQUESTED) == key and session_jobs.is_active(_status()):
         return
     check_spec(state.session(), spec)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
@@ -162,7 +162,7 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
 
 def _status() -> Status | None:
     job = _shared().job
-    return state.status(job) if job else None
+    return session_jobs.status(job) if job else None
 
 
 def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import demo, format, live_events, state, url_state
+from dashboard import demo, format, live_events, messages, session_jobs, state, url_state
 from dashboard.charts import compare_charts
 from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE
@@ -157,9 +157,9 @@ def _size_badges(record: ModelRecord | None) -> None:
 def _baseline_label(spec: TrialSpec | None) -> str:
     """Return the label of the next run's baseline."""
     try:
-        pinned = state.pinned(spec) if spec is not None else None
+        pinned = session_jobs.pinned(spec) if spec is not None else None
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return DEFAULT_LABEL
     return pinned.label if pinned is not None else DEFAULT_LABEL
 
@@ -192,15 +192,15 @@ def run() -> None:
         job = tune_job(
             state.session(),
             spec,
-            baseline=state.pinned(spec),
+            baseline=session_jobs.pinned(spec),
             model_name=record.name if record else None,
             wait_quiet_s=wait_quiet_s(),
         )
-        trial_id = state.submit(job)
+        trial_id = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
     else:
-        state.follow(trial_id, "tune", trial=trial_id)
+        session_jobs.follow(trial_id, "tune", trial=trial_id)
         TUNE.show(trial_id)
 
 
@@ -210,7 +210,7 @@ def run() -> None:
 def _result_side(
     record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, ratio: DeltaGenerator
 ) -> None:
-    state.show_kept_error()
+    messages.show_kept_error()
     if record is not None:
         live_estimate.draw(record, spec, busy=trial is not None and trial.state in ACTIVE, ratio=ratio)
     if trial is None:
@@ -244,7 +244,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
 def _added(record: ModelRecord, new: bool) -> None:
     """Choose a newly added model."""
     state.choose_model(record)
-    state.notify_added(record, new)
+    messages.notify_added(record, new)
 
 
 EARLIER = 50
@@ -378,7 +378,7 @@ def _details(trial: Trial, compared: trial_result.TrialComparison | None) -> Non
 def _longer_button(trial: Trial, comparison: Comparison) -> None:
     def follow(more: Comparison) -> None:
         goes_on = measure_longer.continued_trial(trial.id, comparison, more)
-        state.follow(goes_on, "tune", trial=goes_on)
+        session_jobs.follow(goes_on, "tune", trial=goes_on)
         TUNE.show(goes_on)
 
     measure_longer.button("tune", comparison, state.store().trials_of(comparison.id), follow)

@@ -15,7 +15,7 @@ from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import configurations, state
+from dashboard import configurations, messages, session_jobs, state
 from dashboard.charts import compare_charts
 from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import create as variant_maker
@@ -108,14 +108,14 @@ def running() -> None:
     """Draw the measurements that this session has started here; report why one has failed."""
     jobs = st.session_state.get(MEASURING, {})
     for name, job in list(jobs.items()):
-        status = state.status(job)
-        if state.is_active(status):
+        status = session_jobs.status(job)
+        if session_jobs.is_active(status):
             job_box.draw(status, "variants", what=f"the {name}", help="Finished parts are kept.", of=name)
             continue
         del jobs[name]
         if status is not None:
             for error in filter(None, [status.error, *(status.result or {}).get("errors", [])]):
-                state.report(error)
+                messages.report(error)
 
 
 def _measure(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec) -> None:
@@ -126,9 +126,9 @@ def _measure(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec) 
         st.session_state[MEASURING] = jobs
         jobs["accuracy"] = evaluations.submit([evaluations.on_default(one, data).spec for one in models])
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
-    state.follow(jobs["accuracy"], "variants")
+    session_jobs.follow(jobs["accuracy"], "variants")
 
 
 def _chosen(made: Sequence[ModelRecord]) -> list[ModelRecord]:
@@ -152,7 +152,7 @@ def _compare(models: Sequence[ModelRecord], precision: str) -> str:
         workload=variant_maker.workload(root),
         protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of EFFORTS
     )
-    return state.submit(
+    return session_jobs.submit(
         comparison_job(
             state.session(),
             variants.family_configurations(models, base),
@@ -167,7 +167,7 @@ def _start(root: ModelRecord, made: Sequence[ModelRecord], precision: str) -> No
     try:
         comparison = _compare([root, *_chosen(made)], precision)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
-    state.follow(comparison, "compare", comparison=comparison)
+    session_jobs.follow(comparison, "compare", comparison=comparison)
     page_frame.switch_to("compare", comparison=comparison)

@@ -16,7 +16,7 @@ from core.spec.settings import trial_setting
 from core.spec.steps import Step, chain_text, check_chain
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import fields, format, state
+from dashboard import fields, format, messages, session_jobs, state
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import steps as step_controls
 from dashboard.views.variants import text as variant_text
@@ -40,7 +40,7 @@ def sizes_form(record: ModelRecord) -> None:
     try:
         workload(record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
 
 
 def workload(record: ModelRecord) -> WorkloadSpec:
@@ -76,7 +76,7 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
     if steps and reason:
         st.warning(format.plain(reason), icon=":material/block:")
     status = variant_job.find(variant_job.MAKE, source)
-    active = state.is_active(status)
+    active = session_jobs.is_active(status)
     st.text_input(
         "Name",
         key=NAME,
@@ -174,7 +174,7 @@ def _make(source: ModelRecord) -> None:
         calibrated = any(step.type.needs_calibration for step in steps)
         calibration = chosen_calibration() if calibrated else None
     except TunerError as error:
-        state.keep_error(error, variant_job.MAKE)
+        messages.keep_error(error, variant_job.MAKE)
         return
     start(source, steps, calibration=calibration, name=str(st.session_state.get(NAME) or "").strip())
 
@@ -202,7 +202,7 @@ def start(
             libraries=controls.named_operators(),
         )
     except TunerError as error:
-        state.keep_error(error)
+        messages.keep_error(error)
         return
     variant_job.start(variant_job.MAKE, job)
 
@@ -215,6 +215,6 @@ def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts)
     try:
         calibration = variant_text.calibration_of(facts)
     except TunerError as error:
-        state.keep_error(error, variant_job.MAKE)
+        messages.keep_error(error, variant_job.MAKE)
         return
     start(root, steps, calibration=calibration)

@@ -20,7 +20,7 @@ from core.spec.steps import Step
 from core.store import ModelRecord, library
 from core.wire import output_check
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
 from dashboard.views.models import removal
 from dashboard.views.variants import create as variant_maker
@@ -45,7 +45,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     try:
         steps = variants.steps_of(record)
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return
     _numbers(facts)
     if breach := sheets.breach(record):
@@ -288,7 +288,7 @@ def _confirm(record: ModelRecord) -> None:
             try:
                 removal.remove(record)
             except TunerError as error:  # in use meanwhile
-                state.report(error)
+                messages.report(error)
             else:
                 st.rerun()
         if st.button("Keep", key="variants.keep"):

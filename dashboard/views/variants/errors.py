@@ -16,7 +16,7 @@ from core.show.sheets import variants as sheets
 from core.show.verdict import sentence
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.charts import variant_charts
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import job as variant_job
@@ -39,7 +39,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         st.info(f"{format.plain(error.message)} {format.plain(error.hint)}", icon=":material/info:")
         return
     status = variant_job.find(variant_job.ERRORS, record)
-    active = state.is_active(status)
+    active = session_jobs.is_active(status)
     found = _located(record)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
@@ -83,7 +83,7 @@ def _start(record: ModelRecord) -> None:
         sizes = variant_maker.workload(of.before)
         job = node_errors_job(state.session(), record, sizes, controls.named_operators())
     except TunerError as error:
-        state.keep_error(error, variant_job.ERRORS)
+        messages.keep_error(error, variant_job.ERRORS)
         return
     variant_job.start(variant_job.ERRORS, job)
 
@@ -92,7 +92,7 @@ def _located(record: ModelRecord) -> Located | None:
     try:
         return _cached(record.content_sha256, located_at(state.store(), record))
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
@@ -232,7 +232,7 @@ def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, ever
         args=(record, root, chosen.blocked, facts),
         **state.unless_closed(
             reason or "The same chain; its last step skips the block list.",
-            off=bool(reason) or state.is_active(making),
+            off=bool(reason) or session_jobs.is_active(making),
         ),
     )
 
@@ -245,7 +245,7 @@ def _make_next(record: ModelRecord, root: ModelRecord, blocked: Sequence[str], f
     try:
         steps = variant_text.with_excluded(variants.steps_of(record), blocked)
     except TunerError as error:
-        state.keep_error(error, variant_job.ERRORS)
+        messages.keep_error(error, variant_job.ERRORS)
         return
     variant_maker.start_changed(root, steps, facts)
 

@@ -13,7 +13,7 @@ import streamlit as st
 from core.api.session import Job, Status
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import state
+from dashboard import messages, session_jobs
 from dashboard.widgets import job_box
 
 MAKE, ERRORS = "transform", "node_errors"  # job types, as the scheduler lists them
@@ -37,12 +37,12 @@ def _about(record: ModelRecord) -> str:
 def start(kind: str, job: Job) -> None:
     """Queue a job of this session; call in a callback. `kind`: `MAKE` or `ERRORS`."""
     try:
-        submitted = state.submit(job)
+        submitted = session_jobs.submit(job)
     except TunerError as error:
-        state.keep_error(error, kind)
+        messages.keep_error(error, kind)
         return
     st.session_state[job_key(kind)] = submitted
-    state.follow(submitted, "variants")
+    session_jobs.follow(submitted, "variants")
 
 
 def show_end(kind: str, status: Status | None) -> None:
@@ -53,7 +53,7 @@ def show_end(kind: str, status: Status | None) -> None:
         status: of a job that has just ended; nothing is shown for a complete one.
     """
     title = _NOTHING[kind]
-    state.show_kept_error(kind, title)
+    messages.show_kept_error(kind, title)
     job_box.report_end(status, cancelled="This was cancelled. Finished steps are kept.", title=title)
 
 

@@ -12,7 +12,7 @@ from core.api.session import Status
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import comparison as variant_comparison
 from dashboard.views.variants import create as variant_maker
@@ -34,7 +34,7 @@ def page() -> None:
         "Variants",
         "Other precisions and graphs of a model. ORTune checks the outputs of each one.",
     )
-    state.show_kept_error()
+    messages.show_kept_error()
     variant_tree.follow_link()
     ended = _take_finished()
     with bar.model:
@@ -83,8 +83,8 @@ def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
         return
     variant_tree.show(sha)
     done = f"{record.name} exists already." if reused else f"Created {record.name}."
-    state.notify(" ".join([done, *notes]))
-    state.show_notice()
+    messages.notify(" ".join([done, *notes]))
+    messages.show_notice()
 
 
 def _maker_title(source: ModelRecord) -> None:
@@ -120,7 +120,7 @@ def _family(
     try:
         verdicts = variants.verdicts(state.store(), root.content_sha256) if root is not None else {}
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         verdicts = {}
     if shown is not None:
         st.markdown(f"#### {format.plain(variant_text.headline(shown, verdicts.get(shown.content_sha256)))}")

@@ -16,7 +16,7 @@ from core import wire
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.spec.steps.option import Option
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages
 
 CHAIN = "variants.chain"  # the steps in order: [{"id": …, "kind": …}]
 
@@ -131,7 +131,7 @@ def builder(info: wire.ModelInfo) -> list[Step] | None:
     try:
         return chain()
     except TunerError as error:
-        state.report(error)
+        messages.report(error)
         return None
 
 
