@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core import wire
-from core.run.sizes import Size
+from core.api.requests import Size
 from core.spec import TrialSpec, WorkloadSpec, requested_value, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.settings import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core.run.named_files import check_named_files, open_folders
+from core.api.references import check_named_files, open_folders
 from core.spec import TrialSpec
 from core.wire.access import expert_allowed
 from core.wire.errors import ModelError, SpecError

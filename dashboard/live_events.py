@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
+from core.api import live
+from core.api.session import Entry, Status
+from core.api.sweeping import Measured
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import best_text
-from core.process.machine_queue import Entry
-from core.run import live
-from core.run.job import Status
-from core.run.sweep import Measured
 from core.show import interim
 from core.spec.space import changes_words
 from dashboard import format

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -17,18 +17,20 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
-from core.api.session import user_on_host
+from core.api.requests import (
+    ComparisonHistory,
+    Prediction,
+    Size,
+    check_overrides,
+    default_sizes,
+    feed_plan,
+    past,
+    predict,
+)
+from core.api.session import Job, MachineQueue, Scheduler, Session, Status, refuse_worker, user_on_host
+from core.api.session import clean_up as settled
 from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
-from core.process.job_worker import refuse_worker
-from core.process.machine_queue import MachineQueue
-from core.run import job_types, preparation
-from core.run.job import Job, Status
-from core.run.job_log import clean_up as settled
-from core.run.plan import check_overrides, feed_plan
-from core.run.prediction import ComparisonHistory, Prediction, past, predict
-from core.run.scheduler import Scheduler
-from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
@@ -89,6 +91,11 @@ def clean_up() -> None:
 def queue() -> MachineQueue:
     """Return the queue of the whole machine."""
     return MachineQueue()
+
+
+def session() -> Session:
+    """Return the API's session of this server: its store and queue; it waits for no worker."""
+    return Session(store(), scheduler=scheduler(), inspect=refuse_worker, admit=admit)
 
 
 def scheduler() -> Scheduler:
@@ -319,32 +326,6 @@ def admit(spec: TrialSpec) -> None:
     path = spec.model.path
     if not any(store().model(one) for one in (path, str(ROOT / path))):
         allowed_path(path)
-
-
-def check_before(spec: TrialSpec) -> None:
-    """Refuse a spec that cannot be measured before it is queued, as far as that is known without a worker.
-
-    Raises:
-        SpecError: a dimension, a batch, inputs or an engine that this model does not have.
-        ModelError: there is no such model.
-        TunerError: the server does not admit it.
-    """
-    admit(spec)  # before anything reveals what lies at a path
-    preparation.check_before(spec, store(), refuse_worker)
-
-
-def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
-    """Return the checked job of a comparison, for `submit`; see `job_types.comparison` for the options.
-
-    A configuration that cannot run does not stop the others; its result gives the reason.
-
-    Raises:
-        TunerError: no candidate can run, or the server does not admit one.
-    """
-    for one in asked:
-        admit(one.spec)
-    preparation.check_comparison(asked, store(), refuse_worker)
-    return job_types.comparison(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

@@ -11,16 +11,19 @@ Every function waits for its result, stores it where the dashboard and the comma
 
 from core.api.explaining import explain
 from core.api.exporting import export, verify
+from core.api.graphs import graph, node_errors
 from core.api.history import history
+from core.api.importing import import_result
 from core.api.judging import accuracy, scorecard
+from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
-from core.api.models import inspect
+from core.api.models import convert, inspect
 from core.api.results import Result
 from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.stored import load_result
 from core.api.sweeping import sweep
-from core.api.variants import transform
+from core.api.variants import transform, variants
 from core.wire.errors import (
     BudgetError,
     Cancelled,
@@ -47,19 +50,27 @@ __all__ = [
     "WorkerError",
     "accuracy",
     "compare",
+    "convert",
     "explain",
     "export",
+    "graph",
     "history",
+    "import_result",
     "inspect",
     "load_result",
+    "machine",
     "measure_longer",
+    "node_errors",
+    "peaks",
     "plot",
     "profile",
     "resume",
     "scorecard",
     "search",
+    "self_test",
     "sweep",
     "transform",
     "tune",
+    "variants",
     "verify",
 ]

@@ -14,6 +14,10 @@ from core.evidence.profile_difference import Difference
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
+from core.run.explanation import comparison_of_pair as comparison_of_pair
+from core.run.explanation import end_to_end_of as end_to_end_of
+from core.run.explanation import explained_at as explained_at
+from core.run.explanation import explanations as explanations
 from core.run.job import Job
 from core.run.preparation import inspect_model
 from core.show import documents

@@ -19,8 +19,12 @@ from core.evidence.node_savings import choices
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
+from core.run.graph import optimized_at as optimized_at
+from core.run.graph_layout import Layout as Layout
+from core.run.graph_layout import layout as layout
 from core.run.job import Job
 from core.run.node_errors import Located, check_inputs, locate_errors, located, quantized_from
+from core.run.node_errors import located_at as located_at
 from core.run.preparation import resolve_trial
 from core.show import documents
 from core.show.sheets import Sheet, graphs

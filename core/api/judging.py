@@ -17,13 +17,22 @@ from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
 from core.process.job_worker import Run
 from core.run import job_types
+from core.run.accuracy import BATCH_ROWS as BATCH_ROWS
 from core.run.accuracy import DELTA as DELTA
 from core.run.accuracy import check_accuracy_before, compare, measure_accuracy
+from core.run.accuracy import curve as curve
+from core.run.accuracy import decision as decision
+from core.run.accuracy import key_of as key_of
+from core.run.accuracy import roc as roc
+from core.run.accuracy import score_outputs as score_outputs
+from core.run.accuracy import scores_of as scores_of
 from core.run.accuracy import summary as summary
 from core.run.job import Job
 from core.run.preparation import resolve_trial
 from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, rows
+from core.run.scorecard import on_model as on_model
 from core.show import documents
+from core.show.format import short
 from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
@@ -97,9 +106,8 @@ def accuracy(
     status = session.run(job, on_progress=on_progress, cancel=cancel)
     if status.error is not None or status.result is None:
         raise error_from_record(status.error) if status.error else WorkerError("The job gave no result.")
-    ended = status.result["found"]
-    found = [session.store.accuracy(one["id"]) if "id" in one else None for one in ended]
-    errors = [one["error"] for one in ended if "error" in one]
+    measured, errors = status.result["measured"], status.result["errors"]
+    found = [None if one is None else session.store.accuracy(one) for one in measured]
     base = found[-1] if against is not None else None
     judged = found[:-1] if against is not None else found
     compared = [compare(base, one, delta) for one in judged if base is not None and one is not None]
@@ -137,7 +145,8 @@ def _with_data(
 def accuracy_job(session: Session, specs: Sequence[TrialSpec], *, again: bool = False) -> Job:
     """Return the checked job that measures the accuracy of each spec on its dataset, one after another.
 
-    An error of one does not stop the others. Its result is {"found": a list with `id` or `error` for each}.
+    An error of one does not stop the others. Its result has `measured`, the ID for each spec (None: it
+    failed), and `errors`.
 
     Raises:
         TunerError: none can be measured, or the session does not admit one.
@@ -152,19 +161,26 @@ def accuracy_job(session: Session, specs: Sequence[TrialSpec], *, again: bool = 
     if len(errors) == len(specs):
         raise errors[0]
 
-    def measured(spec: TrialSpec, run: Run) -> dict[str, Any]:
-        try:
-            return {"id": measure_accuracy(session.store, spec, run=run, reuse=not again).id}
-        except Cancelled:
-            raise
-        except TunerError as error:
-            return {"error": record_from_error(error), "name": PurePath(spec.model.path).name}
-
     def work(run: Run) -> Mapping[str, Any]:
-        return {"found": [measured(spec, run) for spec in specs]}
+        measured: list[str | None] = []
+        failed: list[ErrorRecord] = []
+        for spec in specs:
+            try:
+                environment = session.scheduler.environment
+                found = measure_accuracy(
+                    session.store, spec, run=run, environment=environment, reuse=not again
+                )
+                measured.append(found.id)
+            except Cancelled:
+                raise
+            except TunerError as error:
+                record = record_from_error(error)
+                name = f"`{PurePath(spec.model.path).name}`: " if len(specs) > 1 else ""
+                measured.append(None)
+                failed.append({**record, "message": f"{name}{record['message']}"})
+        return {"measured": measured, "errors": failed}
 
-    one = len(specs) == 1
-    what = f"accuracy of {specs[0].model.path}" if one else f"accuracy of {len(specs)} models"
+    what = f"accuracy of {short(', '.join(PurePath(spec.model.path).name for spec in specs))}"
     return job_types.task(work, kind="accuracy", what=what, specs=specs)
 
 

@@ -19,6 +19,7 @@ from core.api.requests import (
     announce,
     baseline_of,
     check,
+    check_spec,
     labels,
     launches,
     named,
@@ -35,7 +36,6 @@ from core.evidence.measurement import Trial
 from core.evidence.roofline import peaks_of
 from core.run import job_types
 from core.run.job import Job, Status
-from core.run.preparation import check_before
 from core.show import documents
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
@@ -201,9 +201,8 @@ def profile_job(session: Session, spec: TrialSpec, *, model_name: str | None = N
     Raises:
         TunerError: it cannot be profiled, or the session does not admit it.
     """
-    session.admit(spec)
     engines.require(spec.engine, "profile")
-    check_before(spec, session.store, session.inspect)
+    check_spec(session, spec)
     return job_types.profile(spec, model_name=model_name)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.run.named_files import check_named_files, open_folders, with_full_paths
+from core.run.named_files import with_relative_paths as with_relative_paths
 from core.run.variants import variant_of
 from core.spec import old_key_note, spec_from_yaml
 from core.spec.presets import PRESETS, preset

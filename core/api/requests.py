@@ -22,8 +22,18 @@ from core.evidence.comparison import (
     with_references,
 )
 from core.process.job_worker import refuse_worker
+from core.run.plan import check_overrides as check_overrides
+from core.run.plan import feed_plan as feed_plan
+from core.run.plan import thread_warning as thread_warning
+from core.run.plan import torch_source as torch_source
+from core.run.plan import unsupported_input as unsupported_input
+from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
-from core.run.preparation import check_comparison, resolve_trial
+from core.run.preparation import Resolved as Resolved
+from core.run.preparation import check_before, check_comparison, resolve_trial
+from core.run.sizes import Size as Size
+from core.run.sizes import Source as Source
+from core.run.sizes import default_sizes as default_sizes
 from core.run.sizes import with_known_sizes
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
@@ -214,6 +224,16 @@ def with_sizes(
     for note in sorted({one.note for one in sizes.values() if one.note}):
         session.note(note)
     return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
+
+
+def check_spec(session: Session, spec: TrialSpec) -> None:
+    """Refuse a configuration before it waits in the queue, as far as that is known.
+
+    Raises:
+        TunerError: it cannot run, or the session does not admit it.
+    """
+    session.admit(spec)  # before anything reveals what lies at a path
+    check_before(spec, session.store, session.inspect)
 
 
 def check(session: Session, asked: Sequence[Configuration]) -> None:

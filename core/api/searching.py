@@ -16,8 +16,18 @@ from core.api.settings import given_of
 from core.run import search as searches
 from core.run.job import Job
 from core.run.search import Prepared as Prepared
+from core.run.search import budget_error as budget_error
+from core.run.search import place_of as place_of
+from core.run.search import prediction as prediction
 from core.run.search import search_provenance as search_provenance
 from core.run.search.answer import space_facts as space_facts
+from core.run.search.search_space import CPU as CPU
+from core.run.search.search_space import Models as Models
+from core.run.search.search_space import axes_of as axes_of
+from core.run.search.search_space import models_of as models_of
+from core.run.search.search_space import space_of as space_of
+from core.run.search.stored import answer_of as answer_of
+from core.run.search.stored import evaluations_of as evaluations_of
 from core.show import documents
 from core.show.format import duration
 from core.show.sheets import Sheet
@@ -294,3 +304,18 @@ def _question_part(objective: str | None, limits: Sequence[str], preset: str | N
         read["limits"] = [one.model_dump(mode="json", exclude_none=True) for one in read["limits"]]
         found |= read
     return found
+
+
+def export_to_optuna(record: StudyRecord, storage: str) -> int:
+    """Write a search as an Optuna study, and return the number of its trials.
+
+    Args:
+        record: the search.
+        storage: URL of Optuna's storage, `sqlite:///FILE`.
+
+    Raises:
+        SpecError: Optuna is not installed, or the storage cannot be written.
+    """
+    from core.run.search.optuna_export import export  # late: an optional dependency
+
+    return export(record, storage)

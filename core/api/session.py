@@ -17,6 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from core.process.job_worker import Run, run_job
+from core.process.job_worker import refuse_worker as refuse_worker
+from core.process.machine_queue import Entry as Entry
+from core.process.machine_queue import MachineQueue as MachineQueue
 from core.run.job import FINISHED as FINISHED
 from core.run.job import WAITING_IDLE as WAITING_IDLE
 from core.run.job import Job as Job

@@ -16,12 +16,20 @@ from core.api.settings import inputs_of
 from core.process.job_worker import Run, refuse_worker
 from core.run import job_types
 from core.run.job import Job
+from core.run.variants import Branch as Branch
 from core.run.variants import Made, check_request, family, make_chain, variant_of, verdicts
+from core.run.variants import family_configurations as family_configurations
+from core.run.variants import lineage as lineage
+from core.run.variants import model_facts as model_facts
+from core.run.variants import original as original
+from core.run.variants import precision_of_model as precision_of_model
+from core.run.variants import steps_of as steps_of
+from core.run.variants import tree as tree
 from core.show import documents
 from core.show.sheets import Sheet
 from core.show.sheets.variants import Verdicts, listed, transform_sheet
 from core.spec.datasets import DatasetSpec, dataset_from_dict
-from core.spec.steps import STEPS, Step, step_from_dict
+from core.spec.steps import STEPS, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, TunerError, WorkerError, unwritable
@@ -135,8 +143,8 @@ def transform_job(
         record = resolve_model(store, model, run=run)
         return make_chain(store, record, steps, run=run, name=name, **request).to_dict()
 
-    what = Path(model).stem if known is None else known.name
-    return job_types.task(make, kind="transform", what=f"transform {what}")
+    of = Path(model).stem if known is None else known.name
+    return job_types.task(make, kind="transform", what=f"{chain_text(steps)} of {of}")
 
 
 def _inspected(session: Session, ref: str) -> ModelRecord | None:

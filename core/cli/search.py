@@ -366,10 +366,8 @@ def export_study(
     json_: Json = False,
 ) -> None:
     """Export a search as an Optuna study: configurations, their speed-ups, and failures."""
-    from core.run.search.optuna_export import export  # a late import: no other command needs it
-
     record = _settled_store().study(study)
-    written = export(record, optuna)
+    written = searching.export_to_optuna(record, optuna)
     if json_:
         print_json({"study": record.id, "optuna": optuna, "trials": written})
     else:

@@ -16,9 +16,9 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
+from core.api.graphs import Layout
 from core.evidence.graph_facts import GraphRow, ProfileMatch, kind, plain_op
 from core.evidence.graph_folding import Folding, Item
-from core.run.graph_layout import Layout
 from core.show.format import short
 from core.wire.units import ms, provider, significant
 from dashboard.charts import HOVER_TEXT, MUTED, PALETTE, TEXT, base_figure, plain, transparent

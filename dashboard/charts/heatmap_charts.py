@@ -14,9 +14,7 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from core.run.axes import point_name
-from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
-from core.run.sweep import REFUSED, Measured
+from core.api.sweeping import BEST, INCONCLUSIVE, LEVEL, REFUSED, Measured, SweepRanking, point_name
 from core.spec.settings import value_words
 from core.spec.space import Axis
 from core.wire.units import brief, ci, significant

@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
+from core.api.sweeping import Measured, point_name
 from core.evidence.result_types import CoursePoint, FrontPoint
-from core.run.axes import point_name
-from core.run.sweep import Measured
 from core.spec.metrics import SHOWN_UNITS
 from core.spec.settings import value_words
 from core.spec.space import changes_words

@@ -13,8 +13,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.run.axes import THREADS, point_name, row_of
-from core.run.sweep import Measured
+from core.api.sweeping import THREADS, Measured, point_name, row_of
 from core.spec.settings import Value, value_words
 from core.wire.output_check import OUTPUTS_DIFFER
 from core.wire.units import brief, interval, provider

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from core.api.judging import key_of
+from core.api.variants import variant_of
 from core.evidence.verdict import Grade, Verdict, is_rejected
-from core.run.accuracy import key_of
-from core.run.variants import variant_of
 from core.show import setting_chips, verdict
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, ModelRecord, Store

@@ -8,11 +8,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from core.api.searching import answer_of, evaluations_of
+from core.api.sweeping import supported_percentile
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.measurement import Trial
-from core.run.best_point import supported_percentile
-from core.run.search.stored import answer_of, evaluations_of
 from core.show import comparison_text, verdict
 from core.show.report.subjects import (
     About,

@@ -7,11 +7,11 @@ from functools import partial
 
 import streamlit as st
 
+from core.api.session import Status
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
-from core.run.job import Status
 from core.show import comparison_text, verdict
 from core.show.sheets import comparisons
 from core.store import PRUNED

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core import spec as specs
+from core.api.requests import thread_warning
 from core.evidence.statistics import PERCENTILES, runs_needed
-from core.run.plan import thread_warning
 from core.show.setting_chips import chips, summary
 from core.spec import TrialSpec
 from core.spec.presets import PRESETS, preset

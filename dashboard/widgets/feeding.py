@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 
 from core import wire
+from core.api.requests import Size, Source
 from core.evidence import input_description
-from core.run.sizes import Size, Source
 from core.show.words import SOURCE_WORDS
 from core.spec.settings import trial_setting
 from core.spec.settings.slider_stops import dim_stops

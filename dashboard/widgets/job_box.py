@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.run.job import Status
+from core.api.session import Status
 from dashboard import live_events, state
 from dashboard.live_events import Event
 from dashboard.widgets import live_view

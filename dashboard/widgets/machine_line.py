@@ -7,8 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.process.machine_queue import Entry
-from core.run.job import Status
+from core.api.session import Entry, Status
 from core.wire.errors import TunerError
 from dashboard import format, live_events, state
 from dashboard.live_events import Event

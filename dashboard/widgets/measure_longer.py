@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from core.api.measuring import more_launches_job
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.run import job_types
 from core.show import verdict
 from core.wire.errors import TunerError
 from dashboard import state
@@ -42,7 +42,7 @@ def button(
 
 def _start(comparison_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
-        job = job_types.more_launches(state.store(), comparison_id, wait_quiet_s=wait_quiet_s())
+        job = more_launches_job(state.session(), comparison_id, wait_quiet_s=wait_quiet_s())
         more = state.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:

@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.machine import peaks_job
 from core.evidence.roofline import peaks_of
-from core.run import job_types
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, state
@@ -30,7 +30,7 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
 def measure(page: str, threads: int = 0) -> None:
     """Start a measurement from `page`; a callback. `threads`: measured besides the usual thread counts."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.peaks(threads))
+        job = st.session_state[OWN] = state.submit(peaks_job(threads))
         state.follow(job, page)
     except TunerError as error:
         state.keep_error(error)

@@ -18,7 +18,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.job import Status
+from core.api.session import Status
 from dashboard import format, live_events, state
 from dashboard.demo import PLAYBACK
 from dashboard.live_events import Event

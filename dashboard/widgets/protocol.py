@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from core.run.prediction import Prediction
+from core.api.requests import Prediction
 from core.show.verdict import sentence
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.run.job import WAITING_IDLE, Status
+from core.api.session import WAITING_IDLE, Status
 from dashboard import format
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.requests import feed_plan
 from core.evidence.input_description import input_text
 from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import Quality, quality
-from core.run.plan import feed_plan
 from core.show import setting_chips, verdict
 from core.show.cells import Cell, Result
 from core.show.placement import cast_lines, placement

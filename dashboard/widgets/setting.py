@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run.plan import torch_source
+from core.api.requests import torch_source
 from core.spec.effort import EFFORTS
 from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord

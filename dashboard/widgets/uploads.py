@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import streamlit as st
 
-from core.process.job_worker import run_job
-from core.run.importing import import_evidence
+from core.api.importing import import_evidence
+from core.api.session import run_job
 from core.store import ModelRecord, library
 from core.store.imported import Imported
 from core.wire.errors import TunerError

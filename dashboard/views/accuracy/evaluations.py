@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from core import wire
+from core.api import judging as accuracy_run
+from core.api import variants
+from core.api.judging import Accuracy, accuracy_job
 from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
-from core.process.job_worker import Run
-from core.run import accuracy as accuracy_run
-from core.run import job_types, variants
-from core.run.accuracy import Accuracy
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
-from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from dashboard import format, state
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import state
 from dashboard.folders import allowed_path
 
 KIND = "accuracy"  # of the job
@@ -176,39 +173,7 @@ def submit(specs: Sequence[TrialSpec]) -> str:
     Raises:
         TunerError: it may not be started.
     """
-    task = partial(evaluate, state.store(), specs, state.environment())
-    what = f"accuracy of {format.short(', '.join(map(_file, specs)))}"
-    return state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
-
-
-def _file(spec: TrialSpec) -> str:
-    return PurePath(spec.model.path).name
-
-
-def evaluate(
-    store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
-) -> Mapping[str, Any]:
-    """Evaluate models one after another; an error of one does not stop the others.
-
-    Returns:
-        {"measured": ids, "errors": errors of the failed models}, as plain JSON data.
-
-    Raises:
-        Cancelled: finished evaluations are kept.
-    """
-    measured: list[str] = []
-    errors: list[ErrorRecord] = []
-    for spec in specs:
-        try:
-            measured.append(
-                accuracy_run.measure_accuracy(store, spec, run=run, environment=lambda: machine).id
-            )
-        except Cancelled:
-            raise
-        except TunerError as error:
-            record = record_from_error(error)
-            errors.append({**record, "message": f"`{_file(spec)}`: {record['message']}"})
-    return {"measured": measured, "errors": errors}
+    return state.submit(accuracy_job(state.session(), specs))
 
 
 # --- metrics, computed once ---------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from pathlib import PurePath
 
 import streamlit as st
 
-from core.run import variants
-from core.run.accuracy import BATCH_ROWS, Accuracy, score_outputs
-from core.run.job import Status
+from core.api import variants
+from core.api.judging import BATCH_ROWS, Accuracy, score_outputs
+from core.api.session import Status
 from core.show.words import counted
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict

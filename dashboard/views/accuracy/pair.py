@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.accuracy import DELTA
+from core.api.judging import DELTA
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError

@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.accuracy import decision as stored_decision
-from core.run.named_files import open_folders, with_relative_paths
+from core.api.judging import decision as stored_decision
+from core.api.references import open_folders, with_relative_paths
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec

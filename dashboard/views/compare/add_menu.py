@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.api import variants
+from core.api.requests import torch_source
 from core.evidence.measurement import Trial
-from core.run import variants
-from core.run.plan import torch_source
 from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.spec.presets import PRESETS

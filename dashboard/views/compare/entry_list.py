@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from core.api import variants
+from core.api.requests import feed_plan
 from core.evidence.comparison import same_request
 from core.evidence.measurement import Trial
-from core.run import variants
-from core.run.plan import feed_plan
 from core.show import setting_chips
 from core.spec import TrialSpec, ort_default
 from core.store import ModelRecord

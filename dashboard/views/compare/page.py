@@ -8,9 +8,10 @@ from functools import partial
 
 import streamlit as st
 
+from core.api.measuring import comparison_job
+from core.api.requests import Prediction, past, predict
 from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
-from core.run.prediction import Prediction, past, predict
 from core.show.report.subjects import of_comparison
 from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
@@ -280,7 +281,8 @@ def _start() -> None:
     if record is None:
         return
     try:
-        job = state.comparison_job(
+        job = comparison_job(
+            state.session(),
             _configurations(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,

@@ -10,22 +10,21 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
-from core.evidence.measurement import Trial
-from core.evidence.profile_difference import Difference
-from core.evidence.verdict import is_rejected
-from core.run import job_types
-from core.run.explanation import (
-    TIMEOUT_S,
+from core.api.explaining import (
     Pair,
     comparison_of_pair,
     end_to_end_of,
-    explain_plan,
+    explain_job,
     explained,
     explained_at,
     explanations,
     pair,
 )
-from core.run.job import Status
+from core.api.measuring import comparison_job, more_launches_job
+from core.api.session import Status
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.evidence.verdict import is_rejected
 from core.show import setting_chips, verdict
 from core.show.report.subjects import AboutDifference
 from core.store import ModelRecord
@@ -346,9 +345,10 @@ def _start_comparison(of: Pair, ended: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
-            job_types.more_launches(state.store(), ended, wait_quiet_s=wait_quiet_s())
+            more_launches_job(state.session(), ended, wait_quiet_s=wait_quiet_s())
             if ended
-            else state.comparison_job(
+            else comparison_job(
+                state.session(),
                 comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",
                 model_name=of.candidate.model_name,
@@ -364,9 +364,7 @@ def _start_comparison(of: Pair, ended: str) -> None:
 
 def _start(of: Pair) -> None:
     try:
-        plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
-        explain = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
-        job = state.submit(explain)
+        job = state.submit(explain_job(state.session(), of))
     except TunerError as error:
         state.keep_error(error)
         return

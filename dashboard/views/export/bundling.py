@@ -8,13 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.exporting import bundle_job
+from core.api.session import Status
 from core.evidence.measurement import Trial
-from core.process.job_worker import Run
-from core.run import job_types
-from core.run.bundle import writing
-from core.run.job import Status
-from core.run.search import search_provenance
-from core.show.export.bundle import bundle_texts
 from core.wire.errors import TunerError
 from core.wire.units import size
 from dashboard import format, state
@@ -44,7 +40,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
             key="export.bundle.make",
             icon=":material/inventory_2:",
             on_click=_start,
-            args=(trial, accepted, stem),
+            args=(trial, accepted),
             **state.unless_closed(
                 "A worker runs the configuration once and stores its inputs and outputs.",
                 off=state.is_active(status),
@@ -55,7 +51,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
         if status is not None and status.error is not None:
             state.report(status.error, FAILED)
         if (made := _result(status)) is not None:
-            _download(made)
+            _download(made, f"{stem}.zip")
 
 
 def _job_key(trial: Trial) -> str:
@@ -66,30 +62,18 @@ def _result(status: Status | None) -> Mapping[str, Any] | None:
     return status.result if status is not None and status.state == "COMPLETE" else None
 
 
-def _start(trial: Trial, accepted: str, stem: str) -> None:
-    store = state.store()
-    target = store.artifact_path(trial.id, "bundle.zip")
-
-    def work(run: Run) -> Mapping[str, Any]:
-        held = writing.contents(store, trial, run=run)
-        texts = bundle_texts(
-            held, info=held.record.info, accepted_breach=accepted, found=search_provenance(store, trial)
-        )
-        written = writing.write(target, held, texts)
-        facts = {"path": str(target), "size_bytes": written, "name": f"{stem}.zip"}
-        return {**facts, "no_sample": held.no_sample}
-
+def _start(trial: Trial, accepted: str) -> None:
+    target = state.store().artifact_path(trial.id, "bundle.zip")
     try:
-        job = job_types.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
-        st.session_state[_job_key(trial)] = state.submit(job)
+        st.session_state[_job_key(trial)] = state.submit(bundle_job(state.session(), trial, target, accepted))
     except TunerError as error:
         state.keep_error(error, KIND)
         return
     state.follow(st.session_state[_job_key(trial)], "export", **{state.TRIAL_PARAM: trial.id})
 
 
-def _download(made: Mapping[str, Any]) -> None:
-    path, name = Path(made["path"]), str(made["name"])
+def _download(made: Mapping[str, Any], name: str) -> None:
+    path = Path(made["path"])
     if made["no_sample"]:
         st.warning(
             f"{format.plain(made['no_sample'])} *Verify* cannot check the outputs.",

@@ -8,10 +8,10 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api import variants
+from core.api.exporting import ExportSource, export_source_of, source_of_settings
+from core.api.references import with_full_paths
 from core.evidence.measurement import Trial
-from core.run import variants
-from core.run.export_source import ExportSource, export_source_of, source_of_settings
-from core.run.named_files import with_full_paths
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec

@@ -13,11 +13,9 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.exporting import RecordedBaseline, Request, read, verify_job
+from core.api.session import Status
 from core.evidence.verification import MARGIN
-from core.run.baseline import RecordedBaseline, read
-from core.run.bundle.opening import check, is_bundle
-from core.run.job import Status
-from core.run.verify import Request, verification
 from core.show.sheets import Line, Note, verifications
 from core.show.table import Table
 from core.spec import TrialSpec
@@ -152,9 +150,7 @@ def _start() -> None:
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
             admit=_admitted,
         )
-        if is_bundle(path):
-            check(path)  # checksums of all files: fails before the job is queued
-        job = state.submit(verification(request))
+        job = state.submit(verify_job(request))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

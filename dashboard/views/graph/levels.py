@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from core.api.graphs import Layout, layout
+from core.api.session import run_job
 from core.evidence import graph_folding
 from core.evidence.graph_facts import GraphRow, ProfileMatch, Where, scopes
 from core.evidence.graph_folding import Block, Folding
 from core.evidence.node_savings import Unit
-from core.process.job_worker import run_job
-from core.run.graph_layout import Layout, layout
 from core.wire.graph import Level, Side
 from dashboard import format
 from dashboard.charts.graph_charts import Mode

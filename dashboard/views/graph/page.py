@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from core import wire
+from core.api.graphs import check_drawable, graph_job, located, optimized_at, optimized_graph, own_graph
+from core.api.measuring import profile_job
+from core.api.session import Status, run_job
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import ProfileMatch, errors, times
 from core.evidence.measurement import Trial
-from core.process.job_worker import run_job
-from core.run import job_types
-from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
-from core.run.job import Status
-from core.run.node_errors import located
 from core.show import setting_chips
 from core.show.sheets.graphs import changes_words, unmatched_words
 from core.spec import TrialSpec
@@ -275,12 +271,8 @@ def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
 
 def _optimize(chosen: ChosenConfiguration) -> None:
     assert chosen.spec is not None, "the button is disabled"
-    look = partial(draw_optimized, state.store(), chosen.spec, environment=state.environment)
     try:
-        job = job_types.task(
-            look, kind=wire.GRAPH, what=f"graph of {chosen.record.name}", specs=(chosen.spec,)
-        )
-        job_id = state.submit(job)
+        job_id = state.submit(graph_job(state.session(), chosen.spec, chosen.record))
     except TunerError as error:
         state.keep_error(error)
         return
@@ -408,8 +400,7 @@ def _start_profile(chosen: ChosenConfiguration) -> None:
     protocol = chosen.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
     spec = chosen.spec.model_copy(update={"protocol": protocol})
     try:
-        state.check_before(spec)
-        trial_id = state.submit(job_types.profile(spec, model_name=chosen.record.name))
+        trial_id = state.submit(profile_job(state.session(), spec, model_name=chosen.record.name))
     except TunerError as error:
         state.keep_error(error)
         return

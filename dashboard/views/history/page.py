@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.sweeping import axes_of_study
 from core.evidence.measurement import Trial
-from core.run.axes import axes_of_study
 from core.show.sheets import history
 from core.show.words import counted
 from core.store import Change, Query, Tags

@@ -10,9 +10,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
+from core.api.machine import self_test_job
+from core.api.session import Status
 from core.evidence.noise_check import evaluate
-from core.run import job_types
-from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import state
 from dashboard.views.machine import facts as machine_facts
@@ -120,7 +120,7 @@ def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] 
 def start_noise_check() -> None:
     """Start a noise check."""
     try:
-        job = st.session_state[OWN] = state.submit(job_types.self_test())
+        job = st.session_state[OWN] = state.submit(self_test_job())
         state.follow(job, "machine")
     except TunerError as error:
         state.keep_error(error)

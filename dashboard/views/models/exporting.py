@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.run import exporting
+from core.api.models import convert_job
 from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
@@ -172,7 +172,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     if is_running():
         return
     try:
-        wanted = exporting.export(plan)
+        wanted = convert_job(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
         job = state.submit(wanted)
     except TunerError as error:

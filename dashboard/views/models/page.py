@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from core.run.plan import unsupported_input
+from core.api.requests import unsupported_input
 from core.show.sheets import models_and_machines
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError

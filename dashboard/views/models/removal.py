@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run.variants import variant_of
+from core.api.variants import variant_of
 from core.store import ModelRecord, library
 from dashboard import state
 

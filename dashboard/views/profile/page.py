@@ -8,8 +8,8 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.measuring import profile_job
 from core.evidence.measurement import Trial
-from core.run import job_types
 from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -232,8 +232,7 @@ def _start(record: ModelRecord) -> None:
         spec = _spec()
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
-        state.check_before(asked)
-        trial_id = state.submit(job_types.profile(asked, model_name=record.name))
+        trial_id = state.submit(profile_job(state.session(), asked, model_name=record.name))
     except TunerError as error:
         state.keep_error(error)
         return

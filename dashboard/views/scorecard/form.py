@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run import variants
-from core.run.named_files import with_full_paths
+from core.api import variants
+from core.api.references import with_full_paths
 from core.spec import TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import EFFORTS

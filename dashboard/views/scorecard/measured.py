@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from core.api.judging import MissingMeasurements, ScorecardRow
 from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
-from core.run.scorecard import MissingMeasurements, ScorecardRow
 from core.show import verdict
 from core.show.sheets import scorecards
 from dashboard import format

@@ -10,9 +10,17 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.run.job import Status
-from core.run.named_files import open_folders, with_relative_paths
-from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, on_model, rows
+from core.api.judging import (
+    MissingMeasurements,
+    ScorecardRow,
+    Subject,
+    needed,
+    on_model,
+    rows,
+    scorecard_jobs,
+)
+from core.api.references import open_folders, with_relative_paths
+from core.api.session import Status
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
@@ -255,7 +263,8 @@ def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
     st.session_state[BEFORE] = list(before)
     try:
         submit = state.scheduler().submit
-        jobs = [submit(one) for one in jobs_of(state.store(), work, wait_quiet_s=wait_quiet_s())]
+        wanted = scorecard_jobs(state.session(), work, wait_quiet_s=wait_quiet_s())
+        jobs = [submit(one) for one in wanted]
     except TunerError as error:
         state.keep_error(error, RUN)
         return

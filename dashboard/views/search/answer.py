@@ -8,10 +8,10 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from core.api.searching import answer_of, evaluations_of
 from core.evidence.quality import quality_of_search
 from core.evidence.result_types import Confirmed, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.run.search.stored import answer_of, evaluations_of
 from core.show.report.subjects import of_search
 from core.show.setting_chips import chips_of
 from core.show.sheets import searches

@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from core.api.searching import evaluations_of
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.result_types import Confirmed, SearchResult
-from core.run.search.stored import evaluations_of
 from core.show.sheets import Fact, searches
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict

@@ -8,9 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.preparation import Resolved
-from core.run.search import place_of
-from core.run.search.search_space import Models, axes_of, models_of
+from core.api.requests import Resolved
+from core.api.searching import Models, axes_of, models_of, place_of
 from core.spec import TrialSpec
 from core.spec.question import (
     DEFAULT_BUDGET_S,

@@ -6,9 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.process.job_worker import refuse_worker
-from core.run import search
-from core.run.search.search_space import space_of
+from core.api.searching import Prepared, continued_search, prepared_search, search_job, space_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import Space
@@ -149,22 +147,13 @@ def start() -> None:
         return
     try:
         asked = form.search_form_of(model)
-        state.check_before(asked.spec)
-        prepared = search.prepare(
-            asked.spec,
-            asked.question,
-            state.store(),
-            refuse_worker,
-            state.environment(),
-            owner=state.scheduler().owner,
-        )
-        _submit(prepared)
+        _submit(prepared_search(state.session(), asked.spec, asked.question))
     except TunerError as error:
         state.keep_error(error)
 
 
-def _submit(prepared: search.Prepared) -> None:
-    study = state.submit(search.job(prepared, wait_quiet_s=wait_quiet_s()))
+def _submit(prepared: Prepared) -> None:
+    study = state.submit(search_job(prepared, wait_quiet_s=wait_quiet_s()))
     state.follow(study, "search", **{STUDY_PARAM: study})
     SHOWN.show(study)
 
@@ -172,15 +161,7 @@ def _submit(prepared: search.Prepared) -> None:
 def continue_search(study: str, budget_s: int | None = None) -> None:
     """Continue a search that has ended, with more time where `budget_s` is given."""
     try:
-        prepared = search.continue_search(
-            state.store(),
-            study,
-            refuse_worker,
-            state.environment(),
-            budget_s=budget_s,
-            owner=state.scheduler().owner,
-        )
-        _submit(prepared)
+        _submit(continued_search(state.session(), study, budget_s=budget_s))
     except TunerError as error:
         state.keep_error(error)
 

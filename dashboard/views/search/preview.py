@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from core.run.preparation import Resolved
-from core.run.search import Prepared, budget_error, prediction
+from core.api.requests import Resolved
+from core.api.searching import Prepared, budget_error, prediction
 from core.spec.space import Space, unvaried_words
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state

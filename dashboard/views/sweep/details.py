@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.run.axes import point_name
-from core.run.best_point import SweepRanking
-from core.run.sweep import Measured, Point
+from core.api.sweeping import Measured, Point, SweepRanking, point_name
 from core.show import verdict
 from core.show.sheets import sweeps
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING

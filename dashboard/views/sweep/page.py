@@ -9,12 +9,20 @@ from functools import partial
 
 import streamlit as st
 
+from core.api import requests as prediction
+from core.api import sweeping as sweep
+from core.api.session import Status
+from core.api.sweeping import (
+    Known,
+    Measured,
+    Models,
+    Point,
+    axes_of_study,
+    known_trials,
+    study_name,
+    sweep_job,
+)
 from core.evidence.comparison import Comparison, with_references
-from core.run import job_types, prediction, sweep
-from core.run.axes import Models, axes_of_study, study_name
-from core.run.job import Status
-from core.run.known_trials import Known, known_trials
-from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.show.report.subjects import AboutSweep
 from core.show.words import counted
@@ -315,14 +323,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         if not asked:
             return
         study = study_name(axes, uuid.uuid4().hex[:8])
-        comparison = state.comparison_job(
-            asked,
-            study=study,
-            model_name=record.name,
-            what=f"sweep of {len(asked)} points of {record.name}",
-            wait_quiet_s=wait_quiet_s(),
-            protocol=job_types.sweep_protocol(asked),
-        )
+        comparison = sweep_job(state.session(), asked, study, record.name, wait_quiet_s=wait_quiet_s())
         job = state.scheduler().submit(comparison)
     except TunerError as error:
         state.keep_error(error)

@@ -8,8 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.run.axes import is_ordered
-from core.run.best_point import SweepRanking
+from core.api.sweeping import SweepRanking, is_ordered
 from core.spec.space import Axis
 from dashboard.charts import heatmap_charts, sweep_charts
 from dashboard.views.sweep.shown_sweep import POINT, ShownSweep

@@ -9,12 +9,19 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.sweeping import (
+    PERCENTILE_NAMES,
+    REFUSED,
+    Measured,
+    SweepRanking,
+    point_name,
+    rank_points,
+    supported_percentile,
+    surely_within_limit,
+)
 from core.evidence.comparison import Comparison
 from core.evidence.quality import BUSY, quality
 from core.evidence.verdict import is_rejected
-from core.run.axes import PERCENTILE_NAMES, point_name
-from core.run.best_point import SweepRanking, rank_points, supported_percentile, surely_within_limit
-from core.run.sweep import REFUSED, Measured
 from core.show import verdict
 from core.show.sheets import sweeps
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.api.sweeping import Measured, Point
 from core.evidence.comparison import Comparison
-from core.run.sweep import Measured, Point
 from core.spec.space import Axis
 from dashboard.charts.sweep_charts import EarlierSweep
 

@@ -18,9 +18,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api import live
+from core.api.requests import check_spec
+from core.api.session import Status
 from core.evidence.measurement import Trial
-from core.run import live
-from core.run.job import Status
 from core.show import setting_chips
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -145,7 +146,7 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     key = spec.key()
     if st.session_state.get(REQUESTED) == key and state.is_active(_status()):
         return
-    state.check_before(spec)
+    check_spec(state.session(), spec)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
     wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60))
     shared = _shared()

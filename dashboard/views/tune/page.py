@@ -9,10 +9,10 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.api.measuring import tune_job
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.run import job_types
 from core.show import cells
 from core.show.report.subjects import AboutTrial
 from core.spec import TrialSpec
@@ -189,9 +189,9 @@ def run() -> None:
     """Submit the current settings for comparison with the pinned baseline and the ORT default."""
     try:
         spec = state.current_spec()
-        state.check_before(spec)
         record = state.current_model()
-        job = job_types.tune(
+        job = tune_job(
+            state.session(),
             spec,
             baseline=state.pinned(spec),
             model_name=record.name if record else None,

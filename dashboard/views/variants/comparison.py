@@ -8,8 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from core.api import variants
+from core.api.measuring import comparison_job
 from core.evidence.verdict import is_rejected
-from core.run import variants
 from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
@@ -152,7 +153,8 @@ def _compare(models: Sequence[ModelRecord], precision: str) -> str:
         protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of EFFORTS
     )
     return state.submit(
-        state.comparison_job(
+        comparison_job(
+            state.session(),
             variants.family_configurations(models, base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.process.job_worker import Run
-from core.run import variants
+from core.api import variants
+from core.api.variants import transform_job
 from core.show.sheets import variants as sheets
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
@@ -191,26 +190,21 @@ def start(
         calibration: data of the steps that need them; None: random values.
         name: of the result; empty: derived from its steps.
     """
-    store = state.store()
     try:
-        request: dict[str, Any] = {
-            "dims": workload(source).dims,
-            "calibration": calibration,
-            "name": name,
-            "workload": _check_workload(source),
-            "libraries": controls.named_operators(),
-        }
-        variants.check_request(store, source, steps, **request)
+        job = transform_job(
+            state.session(),
+            source.content_sha256,
+            steps,
+            name=name,
+            dims=workload(source).dims,
+            calibration=calibration,
+            workload=_check_workload(source),
+            libraries=controls.named_operators(),
+        )
     except TunerError as error:
         state.keep_error(error)
         return
-
-    def task(run: Run) -> Mapping[str, Any]:
-        made = variants.make_chain(store, source, steps, run=run, **request)
-        models = [one.content_sha256 for one in made.records]
-        return {"models": models, "reused": made.reused, "notes": list(made.notes)}
-
-    variant_job.start(variant_job.MAKE, task, chain_text(steps), source)
+    variant_job.start(variant_job.MAKE, job)
 
 
 def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.run import variants
+from core.api import variants
 from core.show.sheets import Fact
 from core.show.sheets import variants as sheets
 from core.show.table import Column, Table, tabulate

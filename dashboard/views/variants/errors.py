@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 
+from core.api import graphs as node_error_run
+from core.api import variants
+from core.api.graphs import Located, located_at, node_errors_job, quantized_from
 from core.evidence.node_savings import Choice, Savings, choices, halving_choice, keep_float
-from core.process.job_worker import Run
-from core.run import node_errors as node_error_run
-from core.run import variants
-from core.run.node_errors import Located, located_at, quantized_from
 from core.show.sheets import quantized
 from core.show.sheets import variants as sheets
 from core.show.verdict import sentence
@@ -82,20 +80,12 @@ def _start(record: ModelRecord) -> None:
     """Queue the job that locates errors, with the current widget values."""
     try:
         of = quantized_from(state.store(), record)
-        store, sizes = state.store(), variant_maker.workload(of.before)
-        libraries = controls.named_operators()
-        node_error_run.check_inputs(of, record, sizes, libraries)
-        fingerprint = state.environment()["fingerprint"]
+        sizes = variant_maker.workload(of.before)
+        job = node_errors_job(state.session(), record, sizes, controls.named_operators())
     except TunerError as error:
         state.keep_error(error, variant_job.ERRORS)
         return
-
-    def task(run: Run) -> Mapping[str, Any]:
-        return node_error_run.locate_errors(
-            store, record, run=run, fingerprint=fingerprint, workload=sizes, libraries=libraries
-        )
-
-    variant_job.start(variant_job.ERRORS, task, "error", record)
+    variant_job.start(variant_job.ERRORS, job)
 
 
 def _located(record: ModelRecord) -> Located | None:

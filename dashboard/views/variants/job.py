@@ -6,19 +6,17 @@ the end of its description.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import streamlit as st
 
-from core.run import job_types
-from core.run.job import Status
+from core.api.session import Job, Status
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.widgets import job_box
 
-MAKE, ERRORS = "variant", "variant errors"  # job types, as the scheduler lists them
+MAKE, ERRORS = "transform", "node_errors"  # job types, as the scheduler lists them
 _NOTHING: Mapping[str, str] = {MAKE: "The variant was not created", ERRORS: "The errors were not located"}
 
 
@@ -36,22 +34,15 @@ def _about(record: ModelRecord) -> str:
     return f"of {record.name}"
 
 
-def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str, record: ModelRecord) -> None:
-    """Queue a task of this session; call in a callback.
-
-    Args:
-        kind: `MAKE` or `ERRORS`.
-        task: see `job_types.task`.
-        what: the work, in a word or two.
-        record: the model.
-    """
+def start(kind: str, job: Job) -> None:
+    """Queue a job of this session; call in a callback. `kind`: `MAKE` or `ERRORS`."""
     try:
-        job = state.submit(job_types.task(task, kind=kind, what=f"{what} {_about(record)}"))
+        submitted = state.submit(job)
     except TunerError as error:
         state.keep_error(error, kind)
         return
-    st.session_state[job_key(kind)] = job
-    state.follow(job, "variants")
+    st.session_state[job_key(kind)] = submitted
+    state.follow(submitted, "variants")
 
 
 def show_end(kind: str, status: Status | None) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run import variants
-from core.run.job import Status
+from core.api import variants
+from core.api.session import Status
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -72,8 +72,8 @@ def _take_finished() -> dict[str, Status]:
         ended[kind] = status
         if kind == variant_job.MAKE and status.result:
             found = status.result
-            reused = found["reused"] == len(found["models"])
-            _made(found["models"][-1], reused=reused, notes=found.get("notes", []))
+            reused = found["reused"] == len(found["records"])
+            _made(found["records"][-1], reused=reused, notes=found.get("notes", []))
     return ended
 
 

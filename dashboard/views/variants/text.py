@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.api import variants
 from core.evidence.quality import quality
 from core.evidence.verdict import icon_and_color, is_rejected, measured, parts
-from core.run import variants
 from core.show import verdict as verdicts
 from core.show.sheets import variants as sheets
 from core.show.sheets.variants import option_text

@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.run import variants
-from core.run.variants import Branch
+from core.api import variants
+from core.api.variants import Branch
 from core.show.sheets import variants as sheets
 from core.store import ModelRecord
 from core.wire import output_check

@@ -14,13 +14,12 @@ import onnx.shape_inference
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from core.wire import ModelInfo, Progress, TransformPlan
-from core.wire.errors import ModelError, SpecError, nearest
-from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
+from core.wire.errors import SpecError, nearest
+from core.worker.make.transform.model_io import refusal, write_whole
 from core.worker.make.transform.step_result import StepResult
 from core.worker.models import inspect_model, read_model
 from core.worker.models.dimensions import address
 from core.worker.models.graphs import graphs_of
-from core.worker.session.ort_errors import first_line
 
 _BATCH = "batch"
 
@@ -35,14 +34,12 @@ def apply(plan: TransformPlan, draft: Path, progress: Progress) -> StepResult:
     dims = _checked(plan["options"].get("dims") or {}, info)
     model = read_model(source)
     fix(model, dims)
-    try:
+    with refusal(
+        f"`{source.name}` contradicts itself with {_listed(dims)}",
+        "Choose sizes that the model was made for.",
+    ):
         model = _inferred(model)
         onnx.load_external_data_for_model(model, str(source.parent))
-    except TOOL_ERRORS as error:
-        raise ModelError(
-            f"`{source.name}` contradicts itself with {_listed(dims)}: {first_line(error)}",
-            hint="Choose sizes that the model was made for.",
-        ) from None
     write_whole(model, draft)
     left = [one for one in info["free_dims"] if one not in dims]
     return StepResult(

@@ -19,7 +19,7 @@ from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.output_check import check_outputs
 from core.worker.make.transform.agreement import error_between, outputs_of
 from core.worker.make.transform.fp16_emulation import rounded
-from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
+from core.worker.make.transform.model_io import load_whole, refusal, write_whole
 from core.worker.make.transform.step_result import StepResult, option
 from core.worker.make.transform.tools import quiet
 from core.worker.models.graphs import (
@@ -30,7 +30,6 @@ from core.worker.models.graphs import (
     replace_nodes,
     tensors_of,
 )
-from core.worker.session.ort_errors import first_line
 
 TOOL = "onnxruntime.transformers.float16"
 _LARGEST_FLOAT16 = 65504.0
@@ -175,20 +174,17 @@ def to_half(
     copy.CopyFrom(model)
     blocked = set(blocked_nodes(copy, block_ops, block_nodes))
     _unshare(copy, blocked)
-    try:
-        with quiet():
-            half: ModelProto = convert_float_to_float16(
-                copy,
-                keep_io_types=keep_io_types,
-                disable_shape_infer=True,
-                op_block_list=[*DEFAULT_OP_BLOCK_LIST, *block_ops],
-                node_block_list=list(block_nodes),
-            )
-    except TOOL_ERRORS as error:
-        raise ModelError(
-            f"ONNX Runtime's converter cannot turn the model into float16: {first_line(error)}",
-            hint="Keep precision fp32.",
-        ) from None
+    with (
+        refusal("ONNX Runtime's converter cannot turn the model into float16", "Keep precision fp32."),
+        quiet(),
+    ):
+        half: ModelProto = convert_float_to_float16(
+            copy,
+            keep_io_types=keep_io_types,
+            disable_shape_infer=True,
+            op_block_list=[*DEFAULT_OP_BLOCK_LIST, *block_ops],
+            node_block_list=list(block_nodes),
+        )
     _drop_repeated_casts(half.graph)
     _join_float32(half.graph, {node.name for node in model.graph.node})
     _sort(half.graph)

@@ -6,6 +6,7 @@ Worker side. Models of any size work: nothing here serializes all weights in one
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,6 +36,15 @@ TOOL_ERRORS: tuple[type[Exception], ...] = (
 _EMPTY_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 
 
+@contextlib.contextmanager
+def refusal(complaint: str, hint: str) -> Iterator[None]:
+    """Raise a `ModelError` for an exception of a tool; its first line follows `complaint`."""
+    try:
+        yield
+    except TOOL_ERRORS as error:
+        raise ModelError(f"{complaint}: {first_line(error)}", hint=hint) from None
+
+
 def load_whole(source: Path, *, typed: bool = False) -> ModelProto:
     """Read a model with its weights.
 
@@ -46,15 +56,13 @@ def load_whole(source: Path, *, typed: bool = False) -> ModelProto:
         ModelError: the file is not a model, or its parts contradict each other.
     """
     model = read_model(source)
-    try:
+    with refusal(
+        f"`{source.name}` cannot be read whole",
+        "Export the model again with its weights inside, or keep it as it is.",
+    ):
         if typed:
             model = with_types(model)
         onnx.load_external_data_for_model(model, str(source.parent))
-    except TOOL_ERRORS as error:
-        raise ModelError(
-            f"`{source.name}` cannot be read whole: {first_line(error)}",
-            hint="Export the model again with its weights inside, or keep it as it is.",
-        ) from None
     return model
 
 
