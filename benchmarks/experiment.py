@@ -162,15 +162,15 @@ def _machine(evidence: Evidence) -> dict[str, Any]:
     summary, around = evidence.interference, evidence.record.other_processes
     others = None if around is None else others_of(around)
     quiet = (
-        summary.steal_share is not None
-        and summary.steal_share < STEAL_SHARE
+        summary["steal_share"] is not None
+        and summary["steal_share"] < STEAL_SHARE
         and others is not None
         and others <= FOREIGN_CPUS
-        and "foreign_load" not in summary.run_flags
+        and "foreign_load" not in summary["run_flags"]
     )
     return {
         "busy": None if evidence.busy is None else evidence.busy["words"],
-        "steal": summary.steal_share,
+        "steal": summary["steal_share"],
         "others": others,
         "quiet": quiet,
     }
@@ -178,7 +178,7 @@ def _machine(evidence: Evidence) -> dict[str, Any]:
 
 def others_of(around: OtherProcesses) -> float:
     """Cores that other programs used, without the process of the experiment itself."""
-    return around.cores - math.fsum(one.cores for one in around.programs if one.name == SERVER)
+    return around.cores - math.fsum(one["cores"] for one in around.programs if one["name"] == SERVER)
 
 
 def _self_test(evidence: Evidence) -> dict[str, Any] | None:

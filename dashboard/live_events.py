@@ -22,8 +22,7 @@ from dashboard import format
 from dashboard.charts import compare_charts, live_charts
 from dashboard.charts.live_charts import Picture
 from dashboard.widgets import live_text
-from dashboard.widgets.live_text import ComparedConfigurations
-from dashboard.widgets.queue_text import progress, step_text, waiting_text, whole
+from dashboard.widgets.live_text import ComparedConfigurations, progress, step_text, waiting_text, whole
 
 ACTIVE = ("WAITING", "RUNNING")
 ROUNDS_STAGE = "rounds"  # stage of a comparison in which more rounds narrow its intervals

@@ -417,6 +417,14 @@ def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
 
 
+def trial_if_kept(trial_id: str) -> Trial | None:
+    """Return a trial; None: it was deleted meanwhile, or it is damaged."""
+    try:
+        return store().trial(trial_id)
+    except TunerError:
+        return None
+
+
 def pinned(spec: TrialSpec) -> Configuration | None:
     """Return the pinned baseline to compare `spec` with besides ONNX Runtime's default; None without one.
 
@@ -535,6 +543,11 @@ def show_kept_error(place: str = "", title: str = "") -> None:
         return
     del st.session_state[ERROR]
     report(kept["error"], title)
+
+
+def put(key: str, value: Any) -> None:
+    """Set a value of the session; a callback."""
+    st.session_state[key] = value
 
 
 def notify(text: str) -> None:

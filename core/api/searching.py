@@ -108,7 +108,7 @@ def search(
     session = session or default_session()
     asked = _question_part(objective, limits, preset)
     if strategy in OLD_STRATEGIES:
-        session.note(f"The strategy `{strategy}` is no longer offered. The search uses `race`.")
+        session.note(f"The strategy `{strategy}` is no longer offered. The search uses the default one.")
         strategy = "race"
     if strategy not in STRATEGIES:
         raise SpecError(

@@ -6,12 +6,14 @@ settings in the left pane and its answer in the right one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard import state
 from dashboard.pages import PAGES
 
 SETTINGS_PX, MODEL_PX = 340, 220
@@ -84,3 +86,23 @@ def panes(width: int = SETTINGS_PX) -> tuple[DeltaGenerator, DeltaGenerator]:
     """
     with st.container(horizontal=True, gap="medium", key="panes"):
         return st.container(width=width, key="pane.settings"), st.container(key="pane.result", gap="xsmall")
+
+
+def foot(page: str, action: Callable[[str], None]) -> None:
+    """Draw the bottom row of a narrow screen: it opens the settings, and starts the job. Wide ones hide it.
+
+    Args:
+        page: begins the keys.
+        action: draws the primary action of the page with the given key.
+    """
+    name = f"{page}.drawer"
+    is_open = bool(st.session_state.setdefault(name, False))
+    with st.container(horizontal=True, gap="small", key="foot"):
+        st.button(
+            "Close" if is_open else "Settings",
+            key=f"drawer.{'open' if is_open else 'shut'}",
+            icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
+            on_click=state.put,
+            args=(name, not is_open),
+        )
+        action(f"{page}.run.foot")

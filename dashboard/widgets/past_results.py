@@ -59,7 +59,7 @@ def table(
         on_select: shows the ticked result; called before the page is drawn.
         alt: text for screen readers.
     """
-    own = f"{key}.{ids[0]}.{len(ids)}"  # other rows: a new key drops the old selection
+    own = f"{key}.{tables.key_of(ids)}"
 
     def ticked() -> None:
         rows = st.session_state[own]["selection"]["rows"]

@@ -49,7 +49,8 @@ def provider_remedies(place: str) -> None:
             "Allow fallback",
             key=f"ways_out.{place}.fallback",
             icon=":material/alt_route:",
-            on_click=_allow_fallback,
+            on_click=state.put,
+            args=(fields.key("allow_fallback"), True),
             disabled=bool(st.session_state.get(fields.key("allow_fallback"))),
             help="Uses what loads, at last the CPU, and marks the result as a fallback.",
         )
@@ -61,10 +62,6 @@ def provider_remedies(place: str) -> None:
             args=(fields.key("providers"),),
             help="Clears the chosen providers.",
         )
-
-
-def _allow_fallback() -> None:
-    st.session_state[fields.key("allow_fallback")] = True
 
 
 def _provider_line(name: str, fact: wire.ProviderFact | None) -> None:

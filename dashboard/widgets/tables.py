@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -67,6 +68,25 @@ def draw(
         alt=alt,
     )
     return state
+
+
+def key_of(ids: Iterable[str]) -> str:
+    """Return a key that changes whenever a row holds another thing: a new key drops the old selection."""
+    return hashlib.sha256("".join(ids).encode()).hexdigest()[:12]
+
+
+def search(label: str, *, key: str, **more: Any) -> str:
+    """Draw the field that narrows a table while somebody types; return its text."""
+    words = st.text_input(
+        label,
+        key=key,
+        icon=":material/search:",
+        placeholder=label,
+        label_visibility="collapsed",
+        live="300ms",
+        **more,
+    )
+    return words or ""
 
 
 def download(table: Table, file_name: str, *, key: str) -> None:

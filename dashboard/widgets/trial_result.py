@@ -60,7 +60,10 @@ def comparison_of(trial: Trial) -> TrialComparison | None:
         return None
     own = verdict.contrasts_of(comparison, trial.id)
     beside = [
-        found for one in comparison.contestants if one.trial != trial.id if (found := _trial(one.trial))
+        found
+        for one in comparison.contestants
+        if one.trial != trial.id
+        if (found := state.trial_if_kept(one.trial))
     ]
     against = own[0]["baseline"] if own else None
     return TrialComparison(
@@ -70,13 +73,6 @@ def comparison_of(trial: Trial) -> TrialComparison | None:
         baseline=next((one for one in beside if one.id == against), None),
         others=[one for one in beside if one.id != against],
     )
-
-
-def _trial(trial_id: str) -> Trial | None:
-    try:
-        return state.store().trial(trial_id)
-    except TunerError:  # deleted meanwhile
-        return None
 
 
 # --- the verdict --------------------------------------------------------------------------------------------

@@ -32,8 +32,7 @@ from core.run.axes import axes_of_study
 from core.run.best_point import rank_points
 from core.run.known_trials import known_trials
 from core.run.sweep import configurations, expand, join
-from core.show.sheets import Sheet
-from core.show.sheets import comparisons as sheets
+from core.show.sheets import Sheet, sweeps
 from core.show.table import csv_text
 from core.spec import TrialSpec, requested_value, spec_from_dict, spec_from_yaml
 from core.spec.settings import SETTINGS, TrialSetting
@@ -528,7 +527,7 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     known = known_trials(store, configurations(points), study=comparison.study)
     found = join(points, known)
     stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
-    table = sheets.points(found, stands)
+    table = sweeps.points(found, stands)
     assert csv_text(table) == done.out.rstrip("\n")
     header, *shown = lines(Sheet(headline="", parts=[table]))
     assert header.split()[:2] == ["execution_mode", "inter_op_num_threads"]

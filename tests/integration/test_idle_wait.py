@@ -33,7 +33,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled
 from core.wire.limits import CpuTime
-from dashboard.widgets.queue_text import progress
+from dashboard.widgets.live_text import progress
 from tests.command_line import CommandLine
 from tests.waiting import WAIT_S, wait_until
 

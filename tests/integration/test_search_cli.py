@@ -322,4 +322,4 @@ def test_a_batch_that_is_fixed_cannot_vary(line: CommandLine, tmp_path: Path) ->
 def test_an_old_strategy_is_replaced_with_a_note(line: CommandLine, mlp: str) -> None:
     done = line.run("search", mlp, "--strategy", "grid", "--dry-run")
     assert done.code == 0, done.err
-    assert "`race`" in done.err
+    assert "The strategy `grid` is no longer offered" in done.err

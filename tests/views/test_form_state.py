@@ -17,6 +17,7 @@ from core.store import ModelRecord
 from dashboard import fields, form_state, state
 from dashboard.views.scorecard import form
 from dashboard.views.scorecard import targets as scorecard_targets
+from dashboard.views.search import form as search_form
 from dashboard.widgets import dataset
 from tests.views import sample_results
 from tests.views.page import Add, Open, choice, icons, keys, opened, texts
@@ -63,6 +64,12 @@ def test_typed_targets_and_data_survive_a_reload(open_page: Open, add_model: Add
     again = opened(reloaded(at, open_page, "scorecard"), form.TARGETS)
     assert again.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
     assert "checklist" not in icons(again)
+
+
+def test_custom_values_of_a_search_survive_a_reload(open_page: Open, add_model: Add) -> None:
+    at = opened(open_page("search", model=add_model()), "search.own_values")
+    at.text_area(key=search_form.CUSTOM).set_value("intra_op_num_threads=1,3").run()
+    assert reloaded(at, open_page, "search").session_state[search_form.CUSTOM] == "intra_op_num_threads=1,3"
 
 
 def test_what_is_typed_on_one_page_survives_a_reload_of_another(open_page: Open, add_model: Add) -> None:

@@ -151,10 +151,12 @@ class Search:
 
     def _do(self, step: Step) -> None:
         """Run the comparison of a step and update the state with its result."""
-        asked = [self._configuration(choice, step.stage) for choice in step.choices]
-        names = {one.label: choice for one, choice in zip(asked, step.choices, strict=True)}
-        control = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
-        if control is not None:
+        space = self.state.space
+        asked = [
+            Configuration(spec=self._timed(space.spec(choice), step.stage), label=space.label(choice))
+            for choice in step.choices
+        ]
+        if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL:
             asked.append(replace(asked[0], label=CONTROL))
         default = Configuration(
             spec=self._timed(self.state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
@@ -186,9 +188,7 @@ class Search:
         comparison = self.store.comparison(job.id)
         trials = {one.id: one for one in self.store.trials_of(job.id)}
         self.state.learn_costs(comparison, took_s, trials.get(comparison.baseline), confirms=confirms)
-        self.state.add_observations(
-            step, comparison, trials, names, control, cancelled=self.service.cancel.is_set()
-        )
+        self.state.add_observations(step, comparison, trials, cancelled=self.service.cancel.is_set())
         if confirms:
             self._add_confirmation(step, comparison, trials, ending)
         elif isinstance(ending.error, BudgetError):
@@ -206,12 +206,6 @@ class Search:
                 "The search was cancelled; the evaluated configurations are kept.",
                 hint="Continue it to use the time left.",
             )
-
-    def _configuration(self, choice: Choice, stage: str) -> Configuration:
-        return Configuration(
-            spec=self._timed(self.state.space.spec(choice), stage),
-            label=self.state.space.label(choice),
-        )
 
     def _timed(self, spec: TrialSpec, stage: str) -> TrialSpec:
         """Limit the timeout, so that a configuration that hangs cannot use up the search's time."""
@@ -262,7 +256,7 @@ class Search:
             answers.confirmed, question=self.state.question, margin=self.state.margin, looks=looks
         )
         default = self._measured(comparison, trials, comparison.baseline, None)
-        names = {self.state.space.label(choice): choice for choice in step.choices}
+        names = self.state.names(step)
         said: dict[Choice, Confirmed] = {}
         for one in comparison.contestants:
             if (choice := names.get(one.label)) is not None:

@@ -142,19 +142,15 @@ class SearchState(PlanState):
         step: Step,
         comparison: Comparison,
         trials: Mapping[str, Trial],
-        names: Mapping[str, Choice],
-        control: Choice | None,
         *,
         cancelled: bool,
     ) -> None:
-        """Add an observation of every configuration of a comparison.
+        """Add an observation of every configuration of a comparison; a hidden control is the first one again.
 
         Args:
             step: the executed step.
             comparison: its comparison.
             trials: of the comparison, by id.
-            names: label -> configuration.
-            control: configuration of the hidden A/A control; None: there was none.
             cancelled: by the user; configurations without a result then have not failed.
         """
         default = trials.get(comparison.baseline)
@@ -163,11 +159,11 @@ class SearchState(PlanState):
         self.self_tests += self_tests
         if (copies := _copies(step.stage, comparison)) is not None:
             self.differences.append(copies)
-        controls: list[Observation] = []
+        first = step.choices[0]
+        names = {CONTROL: first, **self.names(step)}
+        pair: list[Observation] = []  # of the first and its control
         for one in comparison.contestants:
-            trial = trials.get(one.trial)
-            is_control = one.label == CONTROL
-            choice = control if is_control else names.get(one.label)
+            trial, choice = trials.get(one.trial), names.get(one.label)
             if trial is None or choice is None:
                 continue
             found = self._observation(
@@ -175,15 +171,19 @@ class SearchState(PlanState):
             )
             if found is None or (cancelled and trial.state != "COMPLETE"):
                 continue
-            controls += [found] if choice == control else []
-            if is_control:
+            pair += [found] if choice == first else []
+            if one.label == CONTROL:
                 self.controls.append(replace(self._unobserved(choice), looks=(found,), twin=True))
                 continue
             before = self.tried.get(choice) or self._unobserved(choice)
             self.tried[choice] = replace(before, looks=(*before.looks, found))
-        gains = [found.gains["latency_p50"][0] for found in controls if "latency_p50" in found.gains]
+        gains = [found.gains["latency_p50"][0] for found in pair if "latency_p50" in found.gains]
         if len(gains) == 2:
             self.differences.append(gains[0] - gains[1])
+
+    def names(self, step: Step) -> dict[str, Choice]:
+        """Return the configurations of a step by their labels in its comparison."""
+        return {self.space.label(choice): choice for choice in step.choices}
 
     def _unobserved(self, choice: Choice) -> Evaluation:
         return Evaluation(changes=self.plain(choice), key=self.space.spec(choice).key())
@@ -235,16 +235,19 @@ class SearchState(PlanState):
     def rank_rivals(self, step: Step, comparison: Comparison) -> None:
         """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""
         ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self) if c in step.choices]
-        trial_of = {one.trial: one.label for one in comparison.contestants}
-        keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
-        leader = ranked[0][0] if ranked else None
+        by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
+        names = self.names(step)
+        keys = {
+            one.trial: self.tried[names[one.label]].key
+            for one in comparison.contestants
+            if names.get(one.label) in self.tried
+        }
         level: frozenset[str] = frozenset()
         for one in comparison.facts.get("ranks", ()):
-            if leader is not None and keys.get(trial_of.get(one["trial"], "")) == leader.key:
-                level = frozenset(keys.get(trial_of.get(tie, ""), "") for tie in one["ties"])
+            if ranked and keys.get(one["trial"]) == ranked[0][0].key:
+                level = frozenset(keys[tie] for tie in one["ties"] if tie in keys)
         if step.stage == "screen":  # it has no ranks: ties depend on the estimates alone
             level = frozenset(one.key for one, _ in ranked)
-        by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         threads = self.prepared.threads
         in_order = answers.confirmation_order(ranked, level, self.margin, threads=threads)
         self.rivals = [by_key[one.key] for one, _ in in_order]

@@ -161,10 +161,6 @@ def _remove(record: ModelRecord, entry_id: str) -> None:
     _put(record, [one for one in entries(record) if one.id != entry_id])
 
 
-def _set_baseline(entry_id: str) -> None:
-    st.session_state[BASELINE] = entry_id
-
-
 def baseline_index(listed: Sequence[Entry]) -> int:
     """Return the index of the baseline; 0 where none was chosen."""
     return next((i for i, one in enumerate(listed) if one.id == st.session_state.get(BASELINE)), 0)
@@ -252,8 +248,8 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
                 key=f"compare.flag.{entry.id}",
                 icon=":material/flag:",
                 type="tertiary",
-                on_click=_set_baseline,
-                args=(entry.id,),
+                on_click=state.put,
+                args=(BASELINE, entry.id),
                 help="Compares all others with this one.",
             )
         st.button(

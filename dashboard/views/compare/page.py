@@ -27,7 +27,6 @@ from dashboard.widgets import (
     controls,
     job_box,
     measure_longer,
-    narrow_settings,
     page_frame,
     playback,
     report,
@@ -76,7 +75,7 @@ def page() -> None:
         imported.draw(shown)
         if record is not None:
             past_comparisons.table(record, SHOWN.link)
-    narrow_settings.foot("compare", run)
+    page_frame.foot("compare", run)
 
 
 # --- the shown comparison ---------------------------------------------------------------------------------

@@ -181,8 +181,8 @@ def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence
         if one.id in chosen and one.comparison:
             found |= {trial.id: trial for trial in store.trials_of(one.comparison)}
     for name in chosen if chosen & {one.id for one in own} else ():
-        with contextlib.suppress(TunerError):  # deleted meanwhile
-            found |= {name: store.trial(name)} if name else {}
+        if name and (trial := state.trial_if_kept(name)):
+            found[name] = trial
     return [
         one
         for one in found.values()

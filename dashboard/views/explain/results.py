@@ -146,15 +146,7 @@ def _operators(found: Difference) -> None:
 
 
 def _nodes(found: Difference) -> None:
-    words = st.text_input(
-        SEARCH_LABEL,
-        key=SEARCH,
-        icon=":material/search:",
-        placeholder=SEARCH_LABEL,
-        label_visibility="collapsed",
-        live="300ms",
-    )
-    _table(found, sheets.groups(found), "nodes", words=words or "")
+    _table(found, sheets.groups(found), "nodes", words=tables.search(SEARCH_LABEL, key=SEARCH))
 
 
 def _moves(found: Difference) -> None:

@@ -139,11 +139,8 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
     )
     linked = st.session_state.get(SOURCE)
     if linked and linked not in {one.id for one in found}:
-        try:
-            trial = state.store().trial(linked)
-        except TunerError:  # deleted meanwhile
-            return {one.id: one for one in found}
-        if trial.model_sha256 == record.content_sha256 and trial.kind != "profile":
+        trial = state.trial_if_kept(linked)
+        if trial and trial.model_sha256 == record.content_sha256 and trial.kind != "profile":
             found = [trial, *found]
     return {one.id: one for one in found}
 
@@ -182,13 +179,10 @@ def _choices(chosen: ChosenConfiguration) -> tuple[str, Mode]:
         persist_state="session",
         width=COLOR_PX,
         format_func=lambda mode: f"Colour: {mode.lower()}",
-        on_change=_keep_color,
+        on_change=state.put,
+        args=(COLORED, True),
     )
     return str(view), color
-
-
-def _keep_color() -> None:
-    st.session_state[COLORED] = True
 
 
 # --- the graphs ---------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def draw(sides: Mapping[str, ShownGraph], changed: str, notes: Callable[[], None
             with st.container(width=DETAILS_PX, key="graph.beside"):
                 _details(sides, listed, chosen)
     notes()
-    words = _search()
+    words = tables.search(SEARCH_LABEL, key=SEARCH, persist_state="session")
     if beside or chosen is None:
         _table(sides, listed, chosen, words)
         return
@@ -65,21 +65,6 @@ def draw(sides: Mapping[str, ShownGraph], changed: str, notes: Callable[[], None
         _details(sides, listed, chosen)
     with right:
         _table(sides, listed, chosen, words)
-
-
-def _search() -> str:
-    return (
-        st.text_input(
-            SEARCH_LABEL,
-            key=SEARCH,
-            icon=":material/search:",
-            placeholder=SEARCH_LABEL,
-            label_visibility="collapsed",
-            live="300ms",
-            persist_state="session",
-        )
-        or ""
-    )
 
 
 def _pictures(sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[GraphRow]]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -108,7 +106,7 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
             state.store().marks([one.id for one in trials]),
             grouped=st.session_state.get("history.order") == "study",
         ),
-        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a new key drops the selection
+        key=f"{TABLE}.{tables.key_of(one.id for one in trials)}{'.brushed' * brushed}",
         most=ROWS,
         on_select="rerun",
         ticked=range(len(trials)) if brushed else (),
@@ -151,11 +149,6 @@ def _put_in_url(picked: list[Trial]) -> None:
 
 
 TICKED = "history.ticked"  # id of the trial that a selection put into the URL
-
-
-def _of_rows(trials: list[Trial]) -> str:
-    """Return a key that changes whenever a row of the table holds another trial."""
-    return hashlib.sha256("".join(one.id for one in trials).encode()).hexdigest()[:12]
 
 
 def _linked() -> list[Trial]:
@@ -350,12 +343,8 @@ def _confirm(trial_ids: list[str]) -> None:
 
 def pinned(trial_ids: list[str]) -> list[Trial]:
     """Return the trials that are the pinned baseline of their model."""
-    store = state.store()
-    found = []
-    for one in trial_ids:
-        with contextlib.suppress(TunerError):  # damaged, or deleted meanwhile
-            found.append(store.trial(one))
-    return [one for one in found if store.baseline(one.model_sha256) == one.id]
+    found = filter(None, map(state.trial_if_kept, trial_ids))
+    return [one for one in found if state.store().baseline(one.model_sha256) == one.id]
 
 
 def delete(trial_ids: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def page() -> None:
     state.add_samples()
     records = state.store().models()
     bar.action.button(
-        "Add model", key="models.add.open", icon=":material/add:", on_click=_open_ways, type="secondary"
+        "Add model", key="models.add.open", icon=":material/add:", on_click=state.put, args=(ADD, True)
     )
     chosen = None
     if records:
@@ -46,10 +45,6 @@ def page() -> None:
         _ways(records)
     exporting.watch()
     _detail(chosen)
-
-
-def _open_ways() -> None:
-    st.session_state[ADD] = True
 
 
 def _ways(records: Sequence[ModelRecord]) -> None:
@@ -77,7 +72,7 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Draw the library and return the selected model."""
     chosen = tables.draw(
         models_and_machines.library(records),
-        key=f"{TABLE}.{_names_of(records)}",  # a new key drops the selection when rows shift
+        key=f"{TABLE}.{tables.key_of(one.content_sha256 for one in records)}",
         on_select="rerun",
         mode="single-row",
         most=MODELS,
@@ -89,11 +84,6 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     current = state.current_model()
     wanted = st.session_state.get(removal.DETAIL) or (current.content_sha256 if current is not None else None)
     return next((one for one in records if one.content_sha256 == wanted), None)
-
-
-def _names_of(records: Sequence[ModelRecord]) -> str:
-    """Return a key that changes whenever a row of the table holds another model."""
-    return hashlib.sha256("".join(one.content_sha256 for one in records).encode()).hexdigest()[:12]
 
 
 def _detail(record: ModelRecord | None) -> None:

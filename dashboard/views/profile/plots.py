@@ -308,17 +308,8 @@ def pairs_table(info: Sequence[profile_pair_charts.Pair]) -> Table:
 
 
 def _table(table: Table, name: str, *, search: str | None) -> None:
-    words = ""
-    if search is not None:
-        words = st.text_input(
-            search,
-            key=f"{SEARCH}.{name}",
-            icon=":material/search:",
-            placeholder=search,
-            label_visibility="collapsed",
-            live="300ms",
-        )
-    found = matching(table, words or "")
+    words = tables.search(search, key=f"{SEARCH}.{name}") if search is not None else ""
+    found = matching(table, words)
     if words:
         share = sum(float(one or 0) for one in column_of(found, "share"))
         st.caption(f"{len(found.rows)} of {len(table.rows)} lines; {share:.1%} of the time in nodes.")

@@ -12,7 +12,6 @@ from core.api.requests import Resolved
 from core.api.searching import Models, axes_of, models_of, place_of
 from core.spec import TrialSpec
 from core.spec.question import (
-    DEFAULT_BUDGET_S,
     Question,
     parse_limits,
     parse_settings,
@@ -40,24 +39,19 @@ VARY, FIXED, EXCLUDED = "search.vary", "search.fixed", "search.never"  # FIXED: 
 STRATEGY, WARM, SEED = "search.strategy", "search.warm_start", "search.seed"
 
 NOTHING = ""
+# Fields of a question with one widget each, whose key is "search." and the field.
+FIELDS = (*("same_latency", "budget_s", "extend", "give_way", "variants", "strategy", "warm_start", "seed"),)
 TIMES_S = (10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 86_400)
 DEFAULTS: dict[str, Any] = {
     OBJECTIVE: "latency_p50",
     SECOND: NOTHING,
     WEIGHT: 70,
     LIMITS: "",
-    SAME: False,
-    BUDGET: DEFAULT_BUDGET_S,
     EFFORT: QUICK,
-    EXTEND: False,
-    GIVE_WAY: False,
-    VARIANTS: "existing",
     CUSTOM: "",
     FIXED: [],
     EXCLUDED: [],
-    STRATEGY: "race",
-    WARM: True,
-    SEED: 0,
+    **{f"search.{name}": Question.model_fields[name].default for name in FIELDS},
 }
 VARIANT_NAMES = {"none": "None", "existing": "Existing", "make": "Create new"}
 MOST_SHARE, LEAST_SHARE = 90, 10  # percent, bounds of the first objective's weight
@@ -73,16 +67,12 @@ def fill(question: Question, precision: str) -> None:
     """Fill the form with a question; call before the widgets are drawn, or in a callback."""
     seed()
     fill_goal(question)
-    st.session_state[BUDGET] = question.budget_s
+    for name in FIELDS:
+        st.session_state[f"search.{name}"] = getattr(question, name)
     st.session_state[EFFORT] = precision
-    st.session_state[EXTEND] = question.extend
-    st.session_state[GIVE_WAY] = question.give_way
-    st.session_state[VARIANTS] = question.variants
     st.session_state[CUSTOM] = "\n".join(settings_texts(question.vary))
     st.session_state[FIXED] = [*question.fix, *(one for one in question.without if "=" not in one)]
     st.session_state[EXCLUDED] = [one for one in question.without if "=" in one]
-    st.session_state[STRATEGY], st.session_state[WARM] = question.strategy, question.warm_start
-    st.session_state[SEED] = question.seed
 
 
 def fill_goal(question: Question) -> None:
@@ -180,15 +170,9 @@ def question() -> Question:
         {
             "objective": objective(),
             **limits(),
-            "same_latency": bool(st.session_state[SAME]),
-            "budget_s": int(st.session_state[BUDGET]),
-            "strategy": st.session_state[STRATEGY],
-            "extend": bool(st.session_state[EXTEND]),
-            "give_way": bool(st.session_state[GIVE_WAY]),
-            "variants": st.session_state[VARIANTS],
             "vary": custom_values(),
-            "warm_start": bool(st.session_state[WARM]),
-            "seed": int(st.session_state[SEED] or 0),
+            **{name: st.session_state[f"search.{name}"] for name in FIELDS},
+            "seed": st.session_state[SEED] or 0,  # an emptied field is None
         }
     )
 

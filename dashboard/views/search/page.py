@@ -17,7 +17,7 @@ from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.search import answer, form, form_widgets, links, past_searches, preview
 from dashboard.views.search.form import SearchForm
-from dashboard.widgets import controls, job_box, live_view, narrow_settings, page_frame, playback
+from dashboard.widgets import controls, job_box, live_view, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
@@ -58,7 +58,7 @@ def page() -> None:
         state.show_kept_error()
         _result(model, record)
         past_searches.table(found, record, SHOWN.link)
-    narrow_settings.foot("search", start_button)
+    page_frame.foot("search", start_button)
 
 
 # --- the shown search ---------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ from dashboard.widgets import (
     controls,
     job_box,
     measure_longer,
-    narrow_settings,
     page_frame,
     past_results,
     report,
@@ -72,7 +71,7 @@ def page() -> None:
         asked = _form(record)
     if asked is None:
         bar.disabled_action("Measure", "Correct the settings first.")
-        narrow_settings.foot("sweep", lambda key: None)
+        page_frame.foot("sweep", lambda key: None)
         return
     base, axes, points, known = asked
     rows, comparison = sweep.join(points, known), _comparison()
@@ -98,7 +97,7 @@ def page() -> None:
         state.show_kept_error()
         _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
-    narrow_settings.foot("sweep", run)
+    page_frame.foot("sweep", run)
 
 
 FormValues = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]

@@ -32,7 +32,6 @@ from dashboard.widgets import (
     job_box,
     live_view,
     measure_longer,
-    narrow_settings,
     page_frame,
     past_results,
     playback,
@@ -67,7 +66,7 @@ def page() -> None:
             controls.settings(record)
     with result:
         _result_side(record, trial, spec, ratio)
-    narrow_settings.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
+    page_frame.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
 
 
 def _shown() -> Trial | None:
@@ -388,12 +387,7 @@ def _longer_button(trial: Trial, comparison: Comparison) -> None:
 def _pinned(trial: Trial) -> Trial | None:
     """Return the currently pinned baseline; the trial may have been compared with an earlier one."""
     pinned = state.store().baseline(trial.model_sha256)
-    if pinned is None:
-        return None
-    try:
-        return state.store().trial(pinned)
-    except TunerError:  # deleted meanwhile
-        return None
+    return state.trial_if_kept(pinned) if pinned is not None else None
 
 
 def _includes(compared: trial_result.TrialComparison | None, pinned: Trial) -> bool:
