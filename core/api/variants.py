@@ -109,7 +109,7 @@ def transform(
 
 def transform_job(
     session: Session,
-    model: str,
+    model: str | ModelRecord,
     steps: Sequence[Step],
     *,
     name: str = "",
@@ -119,7 +119,7 @@ def transform_job(
 
     Args:
         session: holds the library.
-        model: reference of the model that the first step changes.
+        model: the model that the first step changes, or its reference.
         steps: at least one.
         name: see `transform`.
         request: `dims`, `calibration`, `workload` and `libraries` of `make_chain`.
@@ -135,15 +135,15 @@ def transform_job(
         )
     if name:
         check_name(name)
-    known = _inspected(session, model)
+    known = _inspected(session, model) if isinstance(model, str) else model
     if known is not None:
         check_request(store, known, steps, name=name, **request)
 
     def make(run: Run) -> Mapping[str, Any]:
-        record = resolve_model(store, model, run=run)
+        record = resolve_model(store, model, run=run) if isinstance(model, str) else model
         return make_chain(store, record, steps, run=run, name=name, **request).to_dict()
 
-    of = Path(model).stem if known is None else known.name
+    of = Path(str(model)).stem if known is None else known.name
     return job_types.task(make, kind="transform", what=f"{chain_text(steps)} of {of}")
 
 

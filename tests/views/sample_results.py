@@ -41,11 +41,12 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
     return fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
 
 
-def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]) -> None:
-    """Do no job of this kind: `submit` records the request, and returns its id."""
+def queue(monkeypatch: pytest.MonkeyPatch, kind: str = "", submit: Callable[..., Any] | None = None) -> None:
+    """Run no job: `submit` stands for the job type `kind`, records its request, and returns its id."""
     from dashboard import session_jobs, state
 
-    monkeypatch.setattr(job_types, kind, submit)
+    if kind:
+        monkeypatch.setattr(job_types, kind, submit)
     monkeypatch.setattr(session_jobs, "submit", lambda job: job)
     monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
 

@@ -404,11 +404,11 @@ def test_explain_asks_for_both_sides_in_order(
 ) -> None:
     asked: list[Any] = []
 
-    def submit(job: str, payload: Any, **how: Any) -> str:
-        asked.append((job, payload, how))
+    def submit(work: Any, **how: Any) -> str:
+        work(lambda job, payload, **_: asked.append((job, payload, how)) or {})
         return "job"
 
-    sample_results.queue(monkeypatch, "worker", submit)
+    sample_results.queue(monkeypatch, "task", submit)
     at = open_why(open_page, mlp, compared)
     at.button(key="explain.run").click().run()
     assert not at.exception

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.api import live
 from core.evidence.verdict import Verdict
-from core.run import live
 from core.run.live import LEAST_LAUNCHES
 from core.spec import TrialSpec
 from core.store import ModelRecord

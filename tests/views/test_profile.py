@@ -17,6 +17,7 @@ from core.worker.measure.profile_parser import parse_profile
 from dashboard import state
 from dashboard.charts.profile_charts import NOT_FOUND, REST
 from dashboard.views.profile import results as profile_results
+from dashboard.widgets import peaks
 from tests import tiny_models
 from tests.builders import PEAK_TIMES
 from tests.reading import numbers, tells
@@ -366,7 +367,8 @@ def test_the_roofline_offers_to_measure_the_peaks(
     open_page: Open, mlp: ModelRecord, put: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    sample_results.queue(monkeypatch, "peaks", lambda threads: str(asked.append(threads)))
+    sample_results.queue(monkeypatch)
+    monkeypatch.setattr(peaks, "peaks_job", lambda threads: str(asked.append(threads)))
     fingerprint = state.environment()["fingerprint"]
     put(recording="fp16_cpu", fingerprint=fingerprint)
     at = view(open_page("profile", model=mlp), "Roofline")

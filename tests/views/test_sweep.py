@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import core.api.requests
 from core import wire
 from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
-from core.run import axes, prediction
+from core.run import axes
 from core.run.axes import point_name
 from core.show import verdict
 from core.show.verdict import in_words
@@ -441,7 +442,7 @@ def test_the_time_is_predicted_from_an_earlier_comparison(
     assert predicted(at)[:2] == [4, 2]
     assert "rounds" in texts(at)
     one = SimpleNamespace(seconds=2.0, rounds=1, late="")
-    monkeypatch.setattr(prediction, "predict", lambda *_, **__: one)
+    monkeypatch.setattr(core.api.requests, "predict", lambda *_, **__: one)
     assert ", 1 round" in texts(at.run())
     assert "1 rounds" not in texts(at)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import core.api.variants
 from core.run import job_types, variants
 from core.run import node_errors as node_error_run
 from core.run.job import Status
@@ -127,7 +128,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         found.append({"record": record, "steps": list(steps), **how})
         return variants.Made(records=[record], reused=0)
 
-    monkeypatch.setattr(variants, "make_chain", make_chain)
+    monkeypatch.setattr(core.api.variants, "make_chain", make_chain)
     return found
 
 
@@ -286,7 +287,7 @@ def test_a_finished_job_shows_its_variant(open_page: Open, mlp: ModelRecord, job
     put_variant(mlp, Step("fp16"), name="half")
     made = put_variant(mlp, Step("int8_dynamic"), name="small")
     put_variant(mlp, Step("simplify"), name="zzz-newest")
-    jobs(status(state="COMPLETE", result={"models": [made.content_sha256], "reused": 0}))
+    jobs(status(state="COMPLETE", result={"records": [made.content_sha256], "reused": 0}))
     at = open_page("variants", model=mlp)
     at.session_state[variant_job.job_key(variant_job.MAKE)] = "job"
     at.run()

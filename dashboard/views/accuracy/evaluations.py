@@ -9,8 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.api import judging as accuracy_run
-from core.api import variants
+from core.api import judging, variants
 from core.api.judging import Accuracy, accuracy_job
 from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
@@ -159,7 +158,7 @@ def _same_rows(one: Accuracy, data: DatasetSpec) -> bool:
 def _is_as_it_was(one: Accuracy) -> bool:
     """Return whether names, sizes and times of the files are unchanged although their folder was modified."""
     try:
-        return accuracy_run.key_of(spec_from_dict(one.spec), one.model_sha256) == one.key
+        return judging.key_of(spec_from_dict(one.spec), one.model_sha256) == one.key
     except TunerError:
         return False
 
@@ -181,24 +180,24 @@ def submit(specs: Sequence[TrialSpec]) -> str:
 
 @st.cache_resource(show_spinner="Computing the metrics…", max_entries=100)
 def _summary(accuracy_id: str) -> dict[str, Any]:
-    return accuracy_run.summary(state.store().accuracy(accuracy_id))
+    return judging.summary(state.store().accuracy(accuracy_id))
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _scores(accuracy_id: str) -> tuple[Floats, Integers]:
-    return accuracy_run.scores_of(state.store().accuracy(accuracy_id))
+    return judging.scores_of(state.store().accuracy(accuracy_id))
 
 
 @st.cache_resource(show_spinner="Computing the curves…", max_entries=100)
 def curve(accuracy_id: str, number: int) -> metrics.Curve:
     """Return sensitivity and specificity of class `number` over thresholds."""
-    return accuracy_run.curve(state.store().accuracy(accuracy_id), number)
+    return judging.curve(state.store().accuracy(accuracy_id), number)
 
 
 @st.cache_resource(show_spinner=False, max_entries=100)
 def roc(accuracy_id: str, number: int) -> metrics.Roc | None:
     """Return the ROC curve of class `number` against the rest; None where all samples are of one side."""
-    return accuracy_run.roc(state.store().accuracy(accuracy_id), number)
+    return judging.roc(state.store().accuracy(accuracy_id), number)
 
 
 def at_threshold(one: ModelEvaluation, number: int, threshold: float) -> dict[str, Any]:
@@ -217,7 +216,7 @@ def compared(
         SpecError: they used different samples.
     """
     store = state.store()
-    return accuracy_run.compare(
+    return judging.compare(
         store.accuracy(reference),
         store.accuracy(candidate),
         delta,

@@ -9,8 +9,8 @@ from functools import partial
 
 import streamlit as st
 
-from core.api import requests as prediction
-from core.api import sweeping as sweep
+from core.api import sweeping
+from core.api.requests import past, predict
 from core.api.session import Status
 from core.api.sweeping import (
     Known,
@@ -74,7 +74,7 @@ def page() -> None:
         page_frame.foot("sweep", lambda key: None)
         return
     base, axes, points, known = asked
-    rows, comparison = sweep.join(points, known), _comparison()
+    rows, comparison = sweeping.join(points, known), _comparison()
     with settings:
         limit = st.container(key="sweep.limit")
         _options(record, base, points, rows)
@@ -91,7 +91,7 @@ def page() -> None:
         comparison=comparison,
         busy={one.id: verdict.background_load_text(one.result) for one in comparisons},
         margin=base.protocol.margin,
-        ghosts=partial(_earlier_sweeps, record, sweep.models(state.store(), record), axes),
+        ghosts=partial(_earlier_sweeps, record, sweeping.models(state.store(), record), axes),
     )
     with answer:
         messages.show_kept_error()
@@ -108,12 +108,12 @@ def _form(record: ModelRecord) -> FormValues | None:
     base = _base()
     if base is None:
         return None
-    named = sweep.models(state.store(), record)
+    named = sweeping.models(state.store(), record)
     axes = varied.draw(record, base, named)
     if axes is None:
         return None
     try:
-        points = sweep.expand(base, axes, record.info, named)
+        points = sweeping.expand(base, axes, record.info, named)
     except TunerError as error:
         messages.report(error)
         return None
@@ -195,14 +195,14 @@ def _study_label(comparison: Comparison) -> str:
 def _known(record: ModelRecord, named: Models, points: Sequence[Point]) -> Known:
     """Return the results of the shown sweep, and earlier measurements of its points on this machine."""
     fingerprint = state.environment()["fingerprint"]
-    earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
-    asked = sweep.configurations(points)
+    earlier = sweeping.before(state.store(), record, named, fingerprint=fingerprint)
+    asked = sweeping.configurations(points)
     return known_trials(state.store(), asked, study=SHOWN.id or "", earlier=earlier)
 
 
 def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
     """Return earlier sweeps of this model over the same settings."""
-    found = sweep.earlier_sweeps(
+    found = sweeping.earlier_sweeps(
         state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ),
         state.store().trials_of,
         axes,
@@ -292,13 +292,13 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     text += f", {refused} refused" if refused else ""
     if not todo:
         return text
-    known = prediction.past(
+    known = past(
         state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
     )
     if known is None:
         return text + " · time unknown until this model is measured here"
-    specs = [one.spec for one in with_references(sweep.configurations(todo))]
-    found = prediction.predict(specs, known, family=1)
+    specs = [one.spec for one in with_references(sweeping.configurations(todo))]
+    found = predict(specs, known, family=1)
     text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
     return f"{text} · {found.late}" if found.late else text
 
@@ -314,11 +314,11 @@ def _start(record: ModelRecord, again: bool) -> None:
         return
     try:
         axes = varied.chosen_axes()
-        named = sweep.models(state.store(), record)
-        points = sweep.expand(state.current_spec(), axes, record.info, named)
-        rows = sweep.join(points, _known(record, named, points))
+        named = sweeping.models(state.store(), record)
+        points = sweeping.expand(state.current_spec(), axes, record.info, named)
+        rows = sweeping.join(points, _known(record, named, points))
         todo = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
-        asked = sweep.configurations(todo)
+        asked = sweeping.configurations(todo)
         if not asked:
             return
         study = study_name(axes, uuid.uuid4().hex[:8])
@@ -384,7 +384,7 @@ def _events(
     build = comparison_result.events(comparison, trials)
 
     def event(status: Status, now: float) -> Event:
-        found = sweep.running_points(points, trials(), status.live or {})
+        found = sweeping.running_points(points, trials(), status.live or {})
         merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
         return live_events.add_points(build(status, now), merged, axes)
 

@@ -193,7 +193,7 @@ def start(
     try:
         job = transform_job(
             state.session(),
-            source.content_sha256,
+            source,
             steps,
             name=name,
             dims=workload(source).dims,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core.api import graphs as node_error_run
-from core.api import variants
+from core.api import graphs, variants
 from core.api.graphs import Located, located_at, node_errors_job, quantized_from
 from core.evidence.node_savings import Choice, Savings, choices, halving_choice, keep_float
 from core.show.sheets import quantized
@@ -100,7 +99,7 @@ def _located(record: ModelRecord) -> Located | None:
 def _cached(sha: str, made_at: float | None) -> Located | None:
     """Return the located errors; cached, because the result made at one moment never changes."""
     record = state.store().model(sha) if made_at else None
-    return node_error_run.located(state.store(), record) if record is not None else None
+    return graphs.located(state.store(), record) if record is not None else None
 
 
 # --- result -------------------------------------------------------------------------------------------------
