@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.run.axes import axes_of_study
+from core.spec.axes import axes_of_study
 from core.store import STORE_NAME, Store
 from dashboard import demo
 

@@ -16,19 +16,6 @@ from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
 from core.evidence.comparison import Comparison, Configuration
 from core.run import job_types
-from core.run.axes import BATCH as BATCH
-from core.run.axes import MAX_POINTS as MAX_POINTS
-from core.run.axes import PERCENTILE_NAMES, axis, point_name, study_name
-from core.run.axes import THREADS as THREADS
-from core.run.axes import Models as Models
-from core.run.axes import axes_of_study as axes_of_study
-from core.run.axes import choices as choices
-from core.run.axes import default_values as default_values
-from core.run.axes import is_ordered as is_ordered
-from core.run.axes import offered as offered
-from core.run.axes import parse_values as parse_values
-from core.run.axes import parse_vary as parse_vary
-from core.run.axes import row_of as row_of
 from core.run.best_point import BEST as BEST
 from core.run.best_point import INCONCLUSIVE as INCONCLUSIVE
 from core.run.best_point import LEVEL as LEVEL
@@ -45,6 +32,7 @@ from core.run.sweep import running_points as running_points
 from core.show import documents
 from core.show.sheets import Line, Sheet, sweeps
 from core.show.table import Table
+from core.spec.axes import PERCENTILE_NAMES, axis, point_name, study_name
 from core.spec.settings import Value
 from core.spec.space import Axis as Axis
 from core.wire.errors import SpecError, nearest

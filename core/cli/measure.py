@@ -14,7 +14,7 @@ import typer
 
 from core.api import measuring, sweeping
 from core.api.results import Result
-from core.api.sweeping import BATCH, PERCENTILES, THREADS, Axis, Sweep, parse_values, parse_vary
+from core.api.sweeping import PERCENTILES, Axis, Sweep
 from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import CONFIG, Given, Model, WaitQuiet, wait_quiet_s, with_settings
 from core.cli.output import (
@@ -40,6 +40,7 @@ from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show.sheets import Line, Sheet
 from core.show.table import csv_text, md_text
+from core.spec.axes import BATCH, THREADS, parse_values, parse_vary
 from core.spec.presets import PRESETS
 from core.wire.errors import SpecError, unwritable
 from core.wire.files import written_whole

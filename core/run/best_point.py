@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from core.evidence.statistics import MIN_BLOCKS
-from core.run.axes import Values
 from core.run.sweep import Measured
+from core.spec.axes import Values
 
 BEST, LEVEL, INCONCLUSIVE = "best", "level with the best", "inconclusive"  # ranks of a point
 

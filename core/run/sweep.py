@@ -18,7 +18,10 @@ from core.evidence.measurement import Trial
 from core.evidence.result_types import TrialResult
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
-from core.run.axes import (
+from core.run.known_trials import Earlier, Known, KnownTrial
+from core.run.search.search_space import models_of
+from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
+from core.spec.axes import (
     BATCH,
     MAX_AXES,
     Models,
@@ -30,9 +33,6 @@ from core.run.axes import (
     row_of,
     varies,
 )
-from core.run.known_trials import Earlier, Known, KnownTrial
-from core.run.search.search_space import models_of
-from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
 from core.spec.settings import SETTINGS, Value
 from core.spec.space import MODEL, Axis

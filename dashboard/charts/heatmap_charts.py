@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from core.api.sweeping import BEST, INCONCLUSIVE, LEVEL, REFUSED, Measured, SweepRanking, point_name
+from core.api.sweeping import BEST, INCONCLUSIVE, LEVEL, REFUSED, Measured, SweepRanking
+from core.spec.axes import point_name
 from core.spec.settings import value_words
 from core.spec.space import Axis
 from core.wire.units import brief, ci, significant

@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
-from core.api.sweeping import Measured, point_name
+from core.api.sweeping import Measured
 from core.evidence.result_types import CoursePoint, FrontPoint
+from core.spec.axes import point_name
 from core.spec.metrics import SHOWN_UNITS
 from core.spec.settings import value_words
 from core.spec.space import changes_words

@@ -13,7 +13,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.api.sweeping import THREADS, Measured, point_name, row_of
+from core.api.sweeping import Measured
+from core.spec.axes import THREADS, point_name, row_of
 from core.spec.settings import Value, value_words
 from core.wire.output_check import OUTPUTS_DIFFER
 from core.wire.units import brief, interval, provider

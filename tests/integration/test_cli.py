@@ -28,13 +28,13 @@ from core.cli.sheets import lines
 from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
-from core.run.axes import axes_of_study
 from core.run.best_point import rank_points
 from core.run.known_trials import known_trials
 from core.run.sweep import configurations, expand, join
 from core.show.sheets import Sheet, sweeps
 from core.show.table import csv_text
 from core.spec import TrialSpec, requested_value, spec_from_dict, spec_from_yaml
+from core.spec.axes import axes_of_study
 from core.spec.settings import SETTINGS, TrialSetting
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.run.axes import BATCH, THREADS
 from core.run.sweep import Measured
+from core.spec.axes import BATCH, THREADS
 from core.wire.profile import NodeTime, Profile, Span
 from core.worker.measure.profile_parser import parse_profile
 from dashboard.charts import PALETTE, base_figure, log_ticks, plain, profile_charts, provider_label

@@ -11,12 +11,12 @@ import pytest
 from core.cli import run
 from core.evidence.profile_sentence import NAMED_SHARE
 from core.run import job_types
-from core.run.axes import axes_of_study
 from core.run.best_point import rank_points
 from core.run.explanation import explained, explanations, pair
 from core.run.scheduler import Scheduler
 from core.run.sweep import of_trial
 from core.spec import spec_from_dict
+from core.spec.axes import axes_of_study
 from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE, recording
 from core.wire.errors import SpecError, StoreError

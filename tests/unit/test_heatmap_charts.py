@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from core.run.axes import BATCH, THREADS, point_name
 from core.run.best_point import rank_points
 from core.run.sweep import Measured
+from core.spec.axes import BATCH, THREADS, point_name
 from core.spec.space import Axis
 from dashboard.charts import live_charts
 from dashboard.charts.heatmap_charts import plane, plane_info, tradeoff, tradeoff_info

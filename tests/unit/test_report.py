@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from core.run.axes import point_name
 from core.run.best_point import rank_points
 from core.show.report import Price, cost
 from core.show.report.compose import compose
@@ -30,6 +29,7 @@ from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, sweeps
 from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
+from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError

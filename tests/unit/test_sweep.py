@@ -14,19 +14,6 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.axes import (
-    BATCH,
-    MAX_POINTS,
-    THREADS,
-    axes_of_study,
-    axis,
-    axis_names,
-    default_values,
-    parse_values,
-    parse_vary,
-    point_name,
-    study_name,
-)
 from core.run.best_point import (
     BEST,
     INCONCLUSIVE,
@@ -52,6 +39,19 @@ from core.run.sweep import (
 )
 from core.show.sheets import sweeps
 from core.spec import ModelRef, TrialSpec, spec_from_dict
+from core.spec.axes import (
+    BATCH,
+    MAX_POINTS,
+    THREADS,
+    axes_of_study,
+    axis,
+    axis_names,
+    default_values,
+    parse_values,
+    parse_vary,
+    point_name,
+    study_name,
+)
 from core.spec.space import Axis
 from core.wire.errors import SpecError
 from dashboard.charts import heatmap_charts

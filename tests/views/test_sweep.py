@@ -18,11 +18,10 @@ from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
-from core.run import axes
-from core.run.axes import point_name
 from core.show import verdict
 from core.show.verdict import in_words
-from core.spec import TrialSpec
+from core.spec import TrialSpec, axes
+from core.spec.axes import point_name
 from core.spec.space import Axis
 from core.store import ModelRecord, Store
 from dashboard import state

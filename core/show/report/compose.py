@@ -12,7 +12,6 @@ from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.quality import quality, quality_of_search
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Color, Grade, icon_and_color, is_rejected
-from core.run.axes import point_name
 from core.run.best_point import rank_points
 from core.run.search import search_provenance
 from core.run.search.stored import answer_of
@@ -47,6 +46,7 @@ from core.show.sheets import (
 from core.show.sheets import trials as sheets
 from core.show.words import STATE_WORDS, state_words
 from core.spec import yaml_from_spec
+from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store

@@ -10,11 +10,11 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.run import sweep
-from core.run.axes import STUDY_PREFIX, axes_of_study
 from core.run.explanation import Pair, explained, pair
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
 from core.spec import spec_from_dict
+from core.spec.axes import STUDY_PREFIX, axes_of_study
 from core.spec.space import Axis
 from core.store import ModelRecord, Store, StudyRecord
 from core.store.library import resolve_model

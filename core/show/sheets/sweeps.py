@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from core.evidence.statistics import MIN_BLOCKS
-from core.run.axes import point_name
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking, has_few_processes
 from core.run.sweep import Measured
 from core.show.sheets.columns import MEMORY_HELP, OUTPUTS_HELP, fallback_words, other_metrics, ran_on
 from core.show.table import Column, Table, Value, tabulate
 from core.show.verdict import in_words
+from core.spec.axes import point_name
 from core.spec.settings import value_words
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import DASH, brief, interval, significant, span, span_ms

@@ -8,10 +8,10 @@ from typing import Any
 
 import streamlit as st
 
-from core.api.sweeping import axes_of_study
 from core.evidence.measurement import Trial
 from core.show.sheets import history
 from core.show.words import counted
+from core.spec.axes import axes_of_study
 from core.store import Change, Query, Tags
 from core.wire.errors import TunerError
 from dashboard import configurations, format, messages, state, url_state

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.api.sweeping import Measured, Point, SweepRanking, point_name
+from core.api.sweeping import Measured, Point, SweepRanking
 from core.show import verdict
 from core.show.sheets import sweeps
+from core.spec.axes import point_name
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state

@@ -12,21 +12,13 @@ import streamlit as st
 from core.api import sweeping
 from core.api.requests import past, predict
 from core.api.session import Status
-from core.api.sweeping import (
-    Known,
-    Measured,
-    Models,
-    Point,
-    axes_of_study,
-    known_trials,
-    study_name,
-    sweep_job,
-)
+from core.api.sweeping import Known, Measured, Point, known_trials, sweep_job
 from core.evidence.comparison import Comparison, with_references
 from core.show import verdict
 from core.show.report.subjects import AboutSweep
 from core.show.words import counted
 from core.spec import TrialSpec
+from core.spec.axes import Models, axes_of_study, study_name
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError

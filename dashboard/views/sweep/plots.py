@@ -8,7 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.api.sweeping import SweepRanking, is_ordered
+from core.api.sweeping import SweepRanking
+from core.spec.axes import is_ordered
 from core.spec.space import Axis
 from dashboard.charts import heatmap_charts, sweep_charts
 from dashboard.views.sweep.shown_sweep import POINT, ShownSweep

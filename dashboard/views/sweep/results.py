@@ -10,11 +10,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.api.sweeping import (
-    PERCENTILE_NAMES,
     REFUSED,
     Measured,
     SweepRanking,
-    point_name,
     rank_points,
     supported_percentile,
     surely_within_limit,
@@ -24,6 +22,7 @@ from core.evidence.quality import BUSY, quality
 from core.evidence.verdict import is_rejected
 from core.show import verdict
 from core.show.sheets import sweeps
+from core.spec.axes import PERCENTILE_NAMES, point_name
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.api.searching import CPU
-from core.api.sweeping import MAX_POINTS, Models, choices, default_values, offered, parse_values, row_of
 from core.spec import TrialSpec
+from core.spec.axes import MAX_POINTS, Models, choices, default_values, offered, parse_values, row_of
 from core.spec.settings import Place, value_words
 from core.spec.space import MODEL, Axis
 from core.store import ModelRecord
