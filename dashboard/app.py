@@ -12,7 +12,7 @@ from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import form_state, format, messages, presenting, state  # noqa: E402
 from dashboard.demo import first_view  # noqa: E402
-from dashboard.pages import PAGES  # noqa: E402
+from dashboard.pages import PAGES, page_name  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import accessibility, glossary, machine_line  # noqa: E402
 
@@ -40,7 +40,7 @@ for one in PAGES.values():
 page = st.navigation(groups, expanded=True)
 if not state.is_following():
     form_state.keep()  # before the page, so that a reload of a slow page keeps the values just typed
-first_view.choose_model(page.title.lower())
+first_view.choose_model(page_name(page.title))
 form_state.keep_over_pages(page.url_path)
 presenting.open_presenter_page(page.url_path)
 with st.sidebar:

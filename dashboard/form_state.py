@@ -38,7 +38,7 @@ _TEXT = "draft.text"  # its content
 _PAGE = "draft.page"  # path of the page drawn last
 
 _ID = re.compile(r"[0-9a-f]{16}")
-_SHOWN = r"[a-z.]+\.(shown|linked)(\.of)?"  # of `ShownResult`
+_SHOWN = r"[a-z_.]+\.(shown|linked)(\.of)?"  # of `ShownResult`
 _KEPT = re.compile(
     rf"model|{_SHOWN}"
     r"|knob\..+|options?\..+|dim\..+|value\..+"

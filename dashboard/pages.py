@@ -27,12 +27,17 @@ class Page:
     @property
     def name(self) -> str:
         """Return the address, the folder, and what begins the keys of its widgets."""
-        return self.title.lower()
+        return page_name(self.title)
 
     @property
     def file(self) -> str:
         """Return the script, named as Streamlit's navigation names it."""
         return f"views/{self.name}/page.py"
+
+
+def page_name(title: str) -> str:
+    """Return the name of a page: its address, its folder, and what begins the keys of its widgets."""
+    return title.lower().replace(" ", "_")
 
 
 _TABLE = (

@@ -1,4 +1,4 @@
-"""Measures configurations: `tune`, `compare`, `profile`, and what they share with sweeps and searches.
+"""Measures configurations: `tune`, `profile`, `compare` and `measure_longer`.
 
 `NAME_job` checks a request and returns its job, for a queue that someone else watches. `NAME` also waits for
 the result. Both take a session.
@@ -38,7 +38,7 @@ from core.run import job_types
 from core.run.job import Job, Status
 from core.show import documents
 from core.show.sheets import Line, Sheet, comparisons
-from core.show.sheets import trials as sheets
+from core.show.sheets.trials import failed, measured, profiled
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
@@ -157,15 +157,15 @@ def trial_result(
 def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
     """Return headline, facts and tables of a trial, or why it has none; `top` limits tables of a profile."""
     if trial.result is None:
-        return sheets.failed(trial)
+        return failed(trial)
     if trial.kind == "profile":
-        measured = store.peaks(trial.fingerprint)
-        peaks = [] if measured is None else peaks_of(measured)
-        return sheets.profiled(trial, profile_from_dict(trial.facts["profile"]), top=top, peaks=peaks)
-    labels: dict[str, str] = {}
+        known = store.peaks(trial.fingerprint)
+        peaks = [] if known is None else peaks_of(known)
+        return profiled(trial, profile_from_dict(trial.facts["profile"]), top=top, peaks=peaks)
+    names: dict[str, str] = {}
     with contextlib.suppress(StoreError):  # deleted, or stored by a version without comparisons
-        labels = {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
-    sheet = sheets.measured(trial, labels)
+        names = {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
+    sheet = measured(trial, names)
     if trial.error is None:
         return sheet
     told = f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip()
@@ -251,12 +251,12 @@ def compare(
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
         for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
     ]
-    job = comparison_job(session, asked, wait_quiet_s=wait_quiet_s, different_models=different_models)
+    job = compare_job(session, asked, wait_quiet_s=wait_quiet_s, different_models=different_models)
     announce(session, asked)
     return _run_comparison(session, job, sizes, on_progress, cancel)
 
 
-def comparison_job(session: Session, asked: Sequence[Configuration], **options: Any) -> Job:
+def compare_job(session: Session, asked: Sequence[Configuration], **options: Any) -> Job:
     """Return the checked job of a comparison; see `job_types.comparison` for the options.
 
     A configuration that cannot run does not stop the others; its result gives the reason.
@@ -306,7 +306,7 @@ def measure_longer(
         f"measuring comparison {before.id} longer: effort {precision}, "
         f"{launches(len(before.facts.get('generations') or []))} so far"
     )
-    job = more_launches_job(
+    job = measure_longer_job(
         session,
         before.id,
         precision=precision,
@@ -316,7 +316,7 @@ def measure_longer(
     return _run_comparison(session, job, {}, on_progress, cancel)
 
 
-def more_launches_job(session: Session, comparison_id: str, **options: Any) -> Job:
+def measure_longer_job(session: Session, comparison_id: str, **options: Any) -> Job:
     """Return the job that adds launches to a comparison; see `job_types.more_launches`."""
     return job_types.more_launches(session.store, comparison_id, **options)
 

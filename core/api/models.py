@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, overload
 from core import wire
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
-from core.run.exporting import export as convert_job
+from core.run.converting import export as convert_job
 from core.run.plan import batch_addresses, unsupported_input
 from core.run.sizes import Size, default_sizes
 from core.show import documents

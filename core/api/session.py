@@ -1,7 +1,8 @@
 """One session: a store, the queue of this process, and who listens to the progress.
 
-A session starts no process and no thread until its first job. Importing ORTune disables ONNX Runtime's
-telemetry in the importing process.
+A session starts no process and no thread until it inspects a new model or runs a job. Importing ORTune
+disables ONNX Runtime's telemetry in the importing process. Pages and commands take `Status`, `Job` and what
+else they name of the queue from here, because they may not import `run` and `process`.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Session:
         self.inspect = inspect
         self.admit = admit
         self._scheduler = scheduler
+        self._shared = scheduler is not None
         self._lock = threading.Lock()
 
     @property
@@ -139,7 +141,9 @@ class Session:
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Cancel all jobs; no process is left when this returns."""
+        """Cancel all jobs of this session's own queue; no process of it is left when this returns."""
+        if self._shared:
+            return
         with self._lock:
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:

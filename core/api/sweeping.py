@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.api.measuring import comparison_job
+from core.api.measuring import compare_job
 from core.api.models import ModelLike
 from core.api.requests import Config, announce, report_precision, spec_of, with_sizes
 from core.api.results import Result
@@ -133,7 +133,7 @@ def sweep_job(
     Raises:
         TunerError: no point can run, or the session does not admit one.
     """
-    return comparison_job(
+    return compare_job(
         session,
         asked,
         study=study,

@@ -1,9 +1,9 @@
 """The command line of ORTune, with the store, scheduler and results of the dashboard.
 
 This module holds the table of commands and reports every expected error in one or two lines. It imports the
-module of a command only when that command runs. `comparing` holds the common parts of commands that compare,
-`options` turns options into a spec, `sheets` and `terminal_width` turn results into text, `watch` shows
-progress, and `output` writes documents and defines the exit codes.
+module of a command only when that command runs. `options` makes options from the settings table, `watch`
+provides the session and shows progress, `sheets` and `terminal_width` turn results into text, and `output`
+writes documents and defines the exit codes.
 """
 
 from __future__ import annotations

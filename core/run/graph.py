@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.process.job_worker import Run
+from core.process.job_worker import Run, run_job
 from core.run.plan import check_overrides, session_plan
 from core.run.preparation import Resolved, prepare_trial, resolve_trial
 from core.spec import ModelRef, TrialSpec
@@ -30,7 +30,7 @@ TIMEOUT_S = 1800.0  # a session of a model of many gigabytes
 OWN_TIMEOUT_S = 300.0
 
 
-def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
+def own_graph(store: Store, record: ModelRecord, run: Run = run_job) -> Graphs:
     """Return the model's own graph; a worker reads it the first time.
 
     Raises:

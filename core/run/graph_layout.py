@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from core import wire
 from core.evidence.graph_folding import Edge, levels
-from core.process.job_worker import Run
+from core.process.job_worker import Run, run_job
 from core.wire.errors import Cancelled, TunerError
 
 MOST_PASSED = 6_000  # places of long edges, in all
@@ -32,7 +32,7 @@ class Layout:
     plain: bool = False  # the worker failed: items are side by side
 
 
-def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
+def layout(count: int, edges: Sequence[Edge], run: Run = run_job) -> Layout:
     """Compute the layout of `count` items.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from core import wire
-from core.process.job_worker import Run
+from core.process.job_worker import Run, run_job
 from core.store import Store
 from core.store.imported import Imported
 from core.wire.errors import SpecError
@@ -26,7 +26,12 @@ WHERE: Mapping[str, tuple[str, str]] = {
 
 
 def import_evidence(
-    store: Store, path: Path, run: Run, *, wanted: Literal["profile", "summary"], name: str = ""
+    store: Store,
+    path: Path,
+    run: Run = run_job,
+    *,
+    wanted: Literal["profile", "summary"],
+    name: str = "",
 ) -> Imported:
     """Read a file in a separate worker, and store its content.
 

@@ -93,7 +93,7 @@ class Status:
     kind: str  # "measure", "reference", "profile", "comparison", "self-test", or the name of a job
     state: State
     what: str  # one line of text
-    # "waiting", WAITING_QUIET, a job's name, or a step of a comparison: "load", "warm-up", "rounds", …
+    # "waiting", WAITING_IDLE, a job's name, or a step of a comparison: "load", "warm-up", "rounds", …
     stage: str = ""
     done: int = 0
     total: int = 0  # 0: unknown

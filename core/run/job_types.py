@@ -1,6 +1,6 @@
-"""Job types: one function per type, which returns a `Job`.
+"""Jobs: one function for each type with rows of its own in the store, and `task` and `worker` for all others.
 
-A new type is one more function that returns a `Job`; the scheduler and the job log name none of them.
+The scheduler and the job log name none of them.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ MetricName = Literal[
     "roc_auc",
     "output_error",
 ]
+# "share": of 1, shown in %. "number": without a unit; a limit is a share of 1 or a percentage
 Quantity = Literal["time", "rate", "size", "share", "number"]
 Source = Literal["race", "accuracy", "file"]
 

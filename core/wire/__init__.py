@@ -778,7 +778,7 @@ class Request(str, Generic[Reply]):
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
 INSPECT = Request("inspect", ModelInfo)
-LOAD_CHECK = Request("load", LoadCheckReply)
+LOAD_CHECK = Request("load_check", LoadCheckReply)
 PROFILE = Request("profile", ProfileReply)
 EXPORT = Request("export", ExportReply)
 TRANSFORM = Request("transform", TransformReply)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from core.api.measuring import more_launches_job
+from core.api.measuring import measure_longer_job
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.show import verdict
@@ -42,7 +42,7 @@ def button(
 
 def _start(comparison_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
-        job = more_launches_job(state.session(), comparison_id, wait_quiet_s=wait_quiet_s())
+        job = measure_longer_job(state.session(), comparison_id, wait_quiet_s=wait_quiet_s())
         more = session_jobs.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar
 import streamlit as st
 
 from core.api.importing import import_evidence
-from core.api.session import run_job
 from core.store import ModelRecord, library
 from core.store.imported import Imported
 from core.wire.errors import TunerError
@@ -62,7 +61,7 @@ def evidence(page: str, label: str, *, hint: str, wanted: Literal["profile", "su
 
     def read(files: list[Path]) -> Imported:
         with st.spinner("Reading the file in a process of its own…"):
-            return import_evidence(state.store(), files[0], run_job, wanted=wanted)
+            return import_evidence(state.store(), files[0], wanted=wanted)
 
     more = {"multiple": False, "most_bytes": MOST_IMPORT_BYTES}
     return _area(f"{page}.import", label, read, NOT_IMPORTED, hint=hint, **more)

@@ -20,7 +20,7 @@ from core.run.job import Status
 from core.spec import TargetSpec, spec_from_dict
 from core.store import Store
 from dashboard import demo
-from dashboard.pages import PAGES
+from dashboard.pages import PAGES, page_name
 from tests.e2e import reading
 from tests.e2e.conftest import (
     JOB_MS,
@@ -196,7 +196,7 @@ def test_the_demonstration_shows_its_answers_first_also_while_it_plays_back(
             for scheme, name in itertools.product(WIDTHS, TITLES):
                 if scheme == "dark" and name not in WITHOUT_PICTURES:
                     continue  # seen with other results in both
-                reopen(page, f"{url}/{name.lower()}", scheme)
+                reopen(page, f"{url}/{page_name(name)}", scheme)
                 reading.plots(page, max(PLOTS.get(name, 0), name in WITHOUT_PICTURES))
                 look_at(page, f"{name} as recorded, {scheme}", wrong, pictures=True)
                 if name == "Scorecard":
@@ -228,8 +228,8 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(browser: Brow
         queue.enter_context(MachineQueue(home / "queue").turn("a test", "nothing"))  # so long the jobs wait
         page = open_it()
         for scheme, name in itertools.product(WIDTHS, WAITING):
-            key = f"{name.lower()}.run"
-            reopen(page, f"{url}/{name.lower()}", scheme)
+            key = f"{page_name(name)}.run"
+            reopen(page, f"{url}/{page_name(name)}", scheme)
             if name == "Accuracy":
                 expect(keyed(page, "accuracy.cards")).to_be_visible()
             button(page, key).click()

@@ -83,7 +83,7 @@ def test_error_of_the_worker_arrives_as_the_same_class(worker):
     ],
 )
 def test_a_reply_of_the_wrong_shape_is_an_error_that_names_the_field(worker, reply, words):
-    with pytest.raises(WorkerError, match=rf"`load`.*{words}"):
+    with pytest.raises(WorkerError, match=rf"`load_check`.*{words}"):
         run_job(wire.LOAD_CHECK, {}, command=worker(f"say(ok={reply!r})"))
 
 

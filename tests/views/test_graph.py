@@ -14,16 +14,15 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.graph_facts import times
-from core.process import job_worker
 from core.process.job_worker import run_job
 from core.run.graph import draw_optimized, own_graph
+from core.run.graph_layout import layout
 from core.show.sheets.graphs import unmatched_words
 from core.store import ModelRecord
 from core.wire.errors import WorkerError, record_from_error
 from core.wire.profile import profile_from_dict
 from dashboard import session_jobs, state
 from dashboard.charts.graph_charts import KINDS
-from dashboard.views.graph import levels
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.tiny_models import save, value
@@ -52,8 +51,8 @@ def run_once(job: str, payload: dict[str, Any], **how: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_worker, "run_job", run_once)  # the page's script imports it whenever it runs
-    monkeypatch.setattr(levels, "run_job", run_once)
+    for function in (own_graph, layout):
+        monkeypatch.setattr(function, "__defaults__", (run_once,))
 
 
 def open_graph(open_page: Open, record: ModelRecord, **query: str) -> AppTest:

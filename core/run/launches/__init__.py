@@ -86,7 +86,7 @@ def run_launches(
         settings: when to stop.
         cancel: set it from any thread to stop.
         on_progress: called for each step.
-        on_live: called a few times a second with {"rounds", "launch", "predicted_rounds", "elapsed_s",
+        on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
             "baseline", and numbers as `contrast_values` returns them.
         earlier: launches of a comparison of the same entries, which this one continues.

@@ -2,8 +2,9 @@
 
 `prepare` creates a search from a question, `continue_search` continues a stored one, and `job` queues it.
 `search_space` builds the search space, `plan` decides the next step (pure), `strategies` propose
-configurations, `running` executes the steps, `search_state` holds the state, `accuracy_limits` measures
-accuracy, and `answer` and `progress` compute the result.
+configurations, `failures` excludes values that fail, `time_needed` forecasts costs, `running` executes the
+steps, `search_state` holds the state, `accuracy_limits` measures accuracy, `answer` and `progress` compute
+the result, `stored` reads it, and `optuna_export` writes it for Optuna.
 """
 
 from __future__ import annotations

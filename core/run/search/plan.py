@@ -50,7 +50,7 @@ SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is screened compl
 MOST_CONFIRMED = 2  # confirmations that ran: each adds a false-alarm risk
 MOST_WITHIN_LIMITS = 4  # same with constraints, which the best may miss; the false-alarm rate is divided
 SEVERAL = 4  # launches of two candidates that must fit the time; otherwise one is confirmed alone
-LATE = 0.9  # share of the duration of a one-launch confirmation that must remain
+LEAST_SHARE = 0.9  # share of the duration of a one-launch confirmation that must remain
 DESIGN = 24  # least size of the balanced design; at least the number of non-default values + 4
 HALVED = 2  # factor by which the number of repeated configurations shrinks each time
 MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # launches of a configuration in screening; configurations of a repeat
@@ -445,7 +445,7 @@ def _confirm(known: PlanState) -> Step | None:
         return None
     left_s = known.left_s - known.fixed_s
     together = has_constraints(known.question) and left_s >= SEVERAL * 4 * known.each_s
-    if left_s < 3 * known.each_s * LATE:
+    if left_s < 3 * known.each_s * LEAST_SHARE:
         return None  # too short for one process of each
     choices = left[: 2 if together else 1]
     return Step(stage="confirm", choices=choices, budget_s=left_s, why="confirmation in fresh processes")

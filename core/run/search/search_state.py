@@ -303,7 +303,7 @@ class SearchState(PlanState):
         return changes_words(changes_from_default(self.base, changes))
 
     def reported_speedup(self, one: Evaluation, *, among: int = 1) -> ReportedSpeedup | None:
-        """Return the reported estimate of a configuration, see `evaluations.told`."""
+        """Return the reported estimate of a configuration, see `evaluations.reported_speedup`."""
         confirmed = {said["trial"]: said["gain"] for said in self.confirmed.values()}
         return reported_speedup(one, self.question.objective, confirmed, among=among)
 

@@ -22,10 +22,10 @@ from core.wire.errors import BudgetError
 from core.wire.units import ms
 
 CONFIRMING = 3  # processes of one launch of a confirmation: the candidate, the default and its A/A control
-EXTRA_PROCESSES = 2  # additional processes of screening: the ORT default and its A/A control
+REFERENCE_PROCESSES = 2  # additional processes of screening: the ORT default and its A/A control
 LEAST_SCREENED = 2  # configurations of the first screening, which measures the cost of one
 LAUNCHES = 4  # of the first interim analysis; no difference is significant before it
-LATE = 1.1  # tolerated ratio of a duration to its only measurement
+SLACK = 1.1  # tolerated ratio of a duration to its only measurement
 _STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # largest time, multiple it is rounded up to
 
 
@@ -74,7 +74,7 @@ def costs_from_search(answer: Mapping[str, Any] | None) -> SearchCosts | None:
 
 def screening_s(costs: SearchCosts, configurations: int) -> float:
     """Return the duration of screening `configurations` configurations."""
-    return costs["fixed_s"] + (configurations + EXTRA_PROCESSES) * costs["screen_s"]
+    return costs["fixed_s"] + (configurations + REFERENCE_PROCESSES) * costs["screen_s"]
 
 
 def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
@@ -88,7 +88,7 @@ def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
 
 def can_confirm(costs: SearchCosts, left_s: float) -> bool:
     """Return whether the shortest confirmation with a p50 and an interval fits the remaining time."""
-    return confirmation_s(costs) <= LATE * left_s + budget.GRACE_S
+    return confirmation_s(costs) <= SLACK * left_s + budget.GRACE_S
 
 
 def screenable(costs: SearchCosts, budget_s: float, *, share: float) -> int:
@@ -100,7 +100,7 @@ def screenable(costs: SearchCosts, budget_s: float, *, share: float) -> int:
         share: largest share of the time for screening.
     """
     room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs["fixed_s"]
-    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - EXTRA_PROCESSES)
+    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - REFERENCE_PROCESSES)
 
 
 def enough_s(

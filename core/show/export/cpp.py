@@ -16,7 +16,7 @@ from core.show.export.programs import (
     entries,
     exported_options,
     ort_spec,
-    quoted,
+    quoted_c,
 )
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
@@ -153,19 +153,19 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -
             lines.append(line)
             tracker.mark_exported(name)
     lines += [
-        f"options.AddConfigEntry({quoted(key)}, {quoted(text)});"
+        f"options.AddConfigEntry({quoted_c(key)}, {quoted_c(text)});"
         for key, text in entries(plan, tracker).items()
     ]
     for name, size in plan["free_dimension_overrides"].items():
         lines.append(
             "Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName("
-            f"options, {quoted(name)}, {size}));"
+            f"options, {quoted_c(name)}, {size}));"
         )
     tracker.mark_exported("free_dimension_overrides", "providers")
     tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for one in accelerators(plan, _PROVIDERS, "the C++ program"):
         lines += _provider(one, tracker)
-    path = f"const std::filesystem::path model({quoted(spec.model.path)});"
+    path = f"const std::filesystem::path model({quoted_c(spec.model.path)});"
     return [*lines, path, "Ort::Session session(env, model.c_str(), options);"]
 
 
@@ -207,19 +207,19 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
 def _provider(one: wire.ProviderPlan, tracker: SettingTracker) -> list[str]:
     options = exported_options(one, tracker)
     if one["name"] in _GENERIC:
-        pairs = [f"{{{quoted(k)}, {quoted(v)}}}" for k, v in options.items()]
+        pairs = [f"{{{quoted_c(k)}, {quoted_c(v)}}}" for k, v in options.items()]
         made = f"std::unordered_map<std::string, std::string>{{{', '.join(pairs)}}}"
         return [f'options.AppendExecutionProvider("{_GENERIC[one["name"]]}", {made});']
     text = _OWN_OPTIONS.format(
         type=_PROVIDERS[one["name"]],
-        keys=", ".join(quoted(key) for key in options),
-        values=", ".join(quoted(text) for text in options.values()),
+        keys=", ".join(quoted_c(key) for key in options),
+        values=", ".join(quoted_c(text) for text in options.values()),
     )
     return text.splitlines()
 
 
 def _values(feeds: list[Fill], spec: TrialSpec) -> list[str]:
-    names = ", ".join(quoted(one.name) for one in feeds)
+    names = ", ".join(quoted_c(one.name) for one in feeds)
     lines = [f"const std::vector<const char*> input_names{{{names}}};", "std::vector<Ort::Value> inputs;"]
     if any(one.constant is None for one in feeds):
         lines.insert(0, f"std::mt19937_64 random({spec.workload.seed});")
@@ -253,10 +253,10 @@ def _int64(number: int) -> str:
 def _run(
     spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker, feeds: list[Fill], outputs: list[str]
 ) -> list[str]:
-    names = ", ".join(quoted(name) for name in outputs)
+    names = ", ".join(quoted_c(name) for name in outputs)
     lines = [f"const std::vector<const char*> output_names{{{names}}};", "Ort::RunOptions run_options;"]
     for key, text in plan["run_config_entries"].items():
-        lines.append(f"run_options.AddConfigEntry({quoted(key)}, {quoted(text)});")
+        lines.append(f"run_options.AddConfigEntry({quoted_c(key)}, {quoted_c(text)});")
         tracker.mark_exported(key)
     tracker.mark_exported("use_io_binding")
     if spec.workload.use_io_binding:

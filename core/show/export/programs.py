@@ -91,7 +91,7 @@ def numbered_options(plan: wire.SessionPlan, tracker: SettingTracker) -> dict[st
     return found
 
 
-def quoted(text: str) -> str:
+def quoted_c(text: str) -> str:
     """Return a string literal of C++ or of protobuf's text format, so that no text can become code.
 
     What is not plain ASCII is written as bytes of UTF-8 in octal, which every reader takes alike.

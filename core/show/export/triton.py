@@ -19,7 +19,7 @@ from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
 from core.show.export.model_file import copy_file, refuse_fp16
-from core.show.export.programs import accelerators, exported_options, ort_spec, quoted
+from core.show.export.programs import accelerators, exported_options, ort_spec, quoted_c
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -104,7 +104,7 @@ def export_triton(source: ExportSource, accepted: str) -> str:
     tracker.mark_exported("dims")
     parameters = _parameters(plan, tracker)
     blocks = [
-        f"name: {quoted(model_name(source))}\nbackend: {quoted('onnxruntime')}",
+        f"name: {quoted_c(model_name(source))}\nbackend: {quoted_c('onnxruntime')}",
         f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
         _tensors("input", info["inputs"], batched=bool(rows)),
         _tensors("output", info["outputs"], batched=bool(rows)),
@@ -175,7 +175,11 @@ def _tensors(field: str, tensors: Sequence[wire.InputInfo], *, batched: bool) ->
             )
         shape = one["shape"][1:] if batched else one["shape"]
         dims = [size if isinstance(size, int) else -1 for size in shape]
-        lines = [f"name: {quoted(one['name'])}", f"data_type: {_TYPES[one['dtype']]}", f"dims: {dims or [1]}"]
+        lines = [
+            f"name: {quoted_c(one['name'])}",
+            f"data_type: {_TYPES[one['dtype']]}",
+            f"dims: {dims or [1]}",
+        ]
         lines += [] if dims else ["reshape { shape: [ ] }"]  # a scalar has one element for Triton
         parts.append("  {\n" + "\n".join(f"    {line}" for line in lines) + "\n  }")
     return "\n".join([f"{field} [", ",\n".join(parts), "]"])
@@ -235,8 +239,8 @@ def _optimization(plan: wire.SessionPlan, tracker: SettingTracker, parameters: M
     for provider in _chain(plan):
         kind = "gpu" if provider["name"] in _GPU else "cpu"
         pairs = _accelerator_parameters(provider, tracker, parameters)
-        told = "".join(f" parameters {{ key: {quoted(k)} value: {quoted(v)} }}" for k, v in pairs.items())
-        name = quoted(_PROVIDERS[provider["name"]])
+        told = "".join(f" parameters {{ key: {quoted_c(k)} value: {quoted_c(v)} }}" for k, v in pairs.items())
+        name = quoted_c(_PROVIDERS[provider["name"]])
         kinds[kind].append(f"    {kind}_execution_accelerator {{ name: {name}{told} }}")
     if accelerated := [*kinds["gpu"], *kinds["cpu"]]:
         lines += ["  execution_accelerators {", *accelerated, "  }"]
@@ -281,12 +285,12 @@ def _switch(text: str) -> str:
 
 
 def _parameter(key: str, value: str) -> str:
-    return f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
+    return f"parameters {{ key: {quoted_c(key)} value {{ string_value: {quoted_c(value)} }} }}"
 
 
 def _warm_up(source: ExportSource, spec: TrialSpec, tracker: SettingTracker, rows: int) -> str:
     """Return one warm-up request with the measured shapes, because the measurement was warmed up too."""
-    lines = [f"  name: {quoted('the shapes that were measured')}", f"  batch_size: {rows}"]
+    lines = [f"  name: {quoted_c('the shapes that were measured')}", f"  batch_size: {rows}"]
     if spec.protocol.warmup_runs:
         lines.append(f"  count: {spec.protocol.warmup_runs}")
         tracker.mark_exported("warmup_runs")
@@ -299,5 +303,5 @@ def _warm_up(source: ExportSource, spec: TrialSpec, tracker: SettingTracker, row
         # integers may be table indices, and 0 is always valid
         data = "random_data" if one["dtype"].startswith(("float", "bfloat")) else "zero_data"
         value = f"data_type: {_TYPES[one['dtype']]} dims: {shape or [1]} {data}: true"
-        lines.append(f"  inputs {{ key: {quoted(one['name'])} value {{ {value} }} }}")
+        lines.append(f"  inputs {{ key: {quoted_c(one['name'])} value {{ {value} }} }}")
     return "\n".join(["model_warmup {", *lines, "}"])

@@ -8,7 +8,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.api.measuring import comparison_job
+from core.api.measuring import compare_job
 from core.api.requests import Prediction, past, predict
 from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
@@ -280,7 +280,7 @@ def _start() -> None:
     if record is None:
         return
     try:
-        job = comparison_job(
+        job = compare_job(
             state.session(),
             _configurations(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",

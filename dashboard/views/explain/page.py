@@ -20,7 +20,7 @@ from core.api.explaining import (
     explanations,
     pair,
 )
-from core.api.measuring import comparison_job, more_launches_job
+from core.api.measuring import compare_job, measure_longer_job
 from core.api.session import Status
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
@@ -345,9 +345,9 @@ def _start_comparison(of: Pair, ended: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
-            more_launches_job(state.session(), ended, wait_quiet_s=wait_quiet_s())
+            measure_longer_job(state.session(), ended, wait_quiet_s=wait_quiet_s())
             if ended
-            else comparison_job(
+            else compare_job(
                 state.session(),
                 comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.api.graphs import Layout, layout
-from core.api.session import run_job
 from core.evidence import graph_folding
 from core.evidence.graph_facts import GraphRow, ProfileMatch, Where, scopes
 from core.evidence.graph_folding import Block, Folding
@@ -103,7 +102,7 @@ def _laid_out(
 ) -> tuple[Folding, Layout]:
     edges = [(source, target) for source, target, _ in _level.edges]
     folding = graph_folding.fold(_places, edges, opened)
-    return folding, layout(len(folding.items), list(folding.edges), run_job)
+    return folding, layout(len(folding.items), list(folding.edges))
 
 
 def laid_out(view: View) -> tuple[Folding, Layout]:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.api.graphs import check_drawable, graph_job, located, optimized_at, optimized_graph, own_graph
 from core.api.measuring import profile_job
-from core.api.session import Status, run_job
+from core.api.session import Status
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import ProfileMatch, errors, times
 from core.evidence.measurement import Trial
@@ -200,7 +200,7 @@ def _own(record: ModelRecord) -> Graphs | None:
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _own_cached(content_sha256: str, _record: ModelRecord) -> Graphs:
     """Return the graph of the original; cached, because a hash identifies its content."""
-    return own_graph(state.store(), _record, run_job)
+    return own_graph(state.store(), _record)
 
 
 def _stored_optimized(chosen: ChosenConfiguration) -> Graphs | None:

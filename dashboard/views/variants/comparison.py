@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.api import variants
-from core.api.measuring import comparison_job
+from core.api.measuring import compare_job
 from core.evidence.verdict import is_rejected
 from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.spec.datasets import DatasetSpec
@@ -153,7 +153,7 @@ def _compare(models: Sequence[ModelRecord], precision: str) -> str:
         protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of EFFORTS
     )
     return session_jobs.submit(
-        comparison_job(
+        compare_job(
             state.session(),
             variants.family_configurations(models, base),
             study=f"family #{secrets.token_hex(4)}",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.run.exporting import export
+from core.run.converting import export
 from core.wire.errors import SpecError
 from tests.builders import export_plan
 
