@@ -48,7 +48,7 @@ class Command:
 
 COMMANDS = {
     "tune": Command(
-        "measure", "tune", "Measure one configuration of a model and compare it with ONNX Runtime's default."
+        "tune", "tune", "Measure one configuration of a model and compare it with ONNX Runtime's default."
     ),
     "compare": Command(
         "compare", "compare", "Compare configurations of a model with a baseline under the same conditions."
@@ -61,9 +61,9 @@ COMMANDS = {
     "searches": Command(
         "search", "studies", "List, show, export and delete searches; `search --resume` continues one."
     ),
-    "profile": Command("measure", "profile", "Show where an inference spends its time."),
+    "profile": Command("tune", "profile", "Show where an inference spends its time."),
     "sweep": Command(
-        "measure", "sweep", "Measure one or two settings at several values, all under the same conditions."
+        "sweep", "sweep", "Measure one or two settings at several values, all under the same conditions."
     ),
     "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
     "graph": Command(

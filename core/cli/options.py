@@ -15,6 +15,7 @@ import typer
 
 from core.api.settings import EFFORT, INPUTS, OPERATORS
 from core.cli.help_groups import ADVANCED
+from core.spec.presets import PRESETS
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.spec.text_values import seconds
 from core.wire.engines import REFS
@@ -223,3 +224,27 @@ def wait_quiet_s(text: str | None) -> float:
         SpecError: it is not a duration.
     """
     return 0.0 if text is None else float(seconds("--wait-quiet", text))
+
+
+# --- configuration to start from ----------------------------------------------------------------------------
+
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        help="Configuration to start from: a YAML file, a trial ID or preset:NAME. Other options change it.",
+        metavar="FILE|TRIAL|preset:NAME",
+        show_default=False,
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(help=f"Preset to start from: {', '.join(PRESETS)}.", metavar="NAME", show_default=False),
+]
+
+
+def start_of(config: str | None, preset: str | None) -> str | None:
+    """Return the reference of `--config` or `--preset`."""
+    if config is not None and preset is not None:
+        raise SpecError("`--config` and `--preset` contradict each other.", hint="Give one of them.")
+    return config if preset is None else f"preset:{preset}"
