@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core import wire
+from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.profile_difference import Difference
@@ -38,9 +39,10 @@ class Explanation:
     error: ErrorRecord | None = None  # why they could not be profiled
 
 
+@arguments.checked()
 def explain(
-    candidate: str,
-    baseline: str | None = None,
+    candidate: arguments.Ref,
+    baseline: arguments.Ref | None = None,
     *,
     again: bool = False,
     session: Session | None = None,
@@ -50,8 +52,8 @@ def explain(
     """Return where the difference between two results comes from; profiles both unless that was done before.
 
     Args:
-        candidate: ID of the trial to explain, or its first 6 or more characters.
-        baseline: ID of the trial to compare it with. None: the baseline of its comparison.
+        candidate: result or ID of the trial to explain, or the first 6 or more characters of the ID.
+        baseline: trial to compare it with, as `candidate`. None: the baseline of its comparison.
         again: profile both again.
         session: see `tune`.
         on_progress: see `tune`.
@@ -62,9 +64,11 @@ def explain(
         SpecError: the two cannot be explained, for example because one has no latency.
         TunerError: profiling failed or was cancelled.
     """
+    judged = arguments.ident("candidate", candidate)
+    base = None if baseline is None else arguments.ident("baseline", baseline)
     session = session or default_session()
     store = session.store
-    of = with_its_baseline(store, candidate) if baseline is None else pair(store, baseline, candidate)
+    of = with_its_baseline(store, judged) if base is None else pair(store, base, judged)
     result = explanation_result(store, of)
     if again or result.record.found is None:
         job = explain_job(session, of)

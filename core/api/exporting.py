@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.measurement import Trial
@@ -50,8 +51,9 @@ class Exported:
     size_bytes: int | None = None  # of a bundle
 
 
+@arguments.checked()
 def export(
-    trial: str,
+    trial: arguments.Ref,
     format: str = "yaml",
     path: PathLike | None = None,
     *,
@@ -64,7 +66,7 @@ def export(
     """Export a result as YAML, as code, for other tools, or as a bundle with its model.
 
     Args:
-        trial: its ID, or its first 6 or more characters.
+        trial: its ID, the first 6 or more characters, or its result.
         format: a name of `ortune export --list`, for example "yaml", "python" or "bundle".
         path: file to write. None: the result has the text; a bundle needs a file.
         accept_breach: reason why differing outputs are acceptable; the file repeats it.
@@ -83,8 +85,8 @@ def export(
     session = session or default_session()
     chosen = None if format == BUNDLE else format_named(format)
     if whole and format != "yaml":
-        raise SpecError("`--all` applies to YAML only.", hint="Remove it, or use `--format yaml`.")
-    one, output = session.store.trial(trial), None if path is None else Path(path)
+        raise SpecError("`whole` applies to YAML only.", hint="Leave it out, or use the format `yaml`.")
+    one, output = session.store.trial(arguments.ident("trial", trial)), None if path is None else Path(path)
     if chosen is None:
         found = _bundle(session, one, output, accept_breach, on_progress, cancel)
     else:
@@ -96,7 +98,7 @@ def export(
             _write(chosen, source, accept_breach, output)
             session.note(f"Wrote {output}.")
         elif chosen.pack is not None:
-            session.note(f"Nothing is written: {chosen.label} includes the model. Add -o FILE.")
+            session.note(f"Nothing is written: {chosen.label} includes the model. Give a path to write it.")
         found = Exported(trial=one, format=format, output=output, text=text)
     result = session.last = Result(
         kind="export",
@@ -135,7 +137,8 @@ def _bundle(
 ) -> Exported:
     if output is None:
         raise SpecError(
-            "A bundle is a zip file, which ORTune does not write to stdout.", hint="Add `-o NAME.zip`."
+            "A bundle is a zip file, which ORTune does not write to stdout.",
+            hint="Give the path of a file.",
         )
     job = bundle_job(session, trial, output, accept_breach)
     made: Any = result_of(session.run(job, on_progress=on_progress, cancel=cancel))
@@ -168,13 +171,14 @@ def bundle_job(session: Session, trial: Trial, output: Path, accept_breach: str 
 # --- verify -------------------------------------------------------------------------------------------------
 
 
+@arguments.checked(against=arguments.path)
 def verify(
     path: PathLike,
     *,
     measure: bool = True,
     margin: float = MARGIN,
     effort: str | None = None,
-    budget_s: int | None = None,
+    budget_s: int | str | None = None,
     record: PathLike | None = None,
     against: PathLike | None = None,
     fail_if_slower: float | None = None,
@@ -191,7 +195,7 @@ def verify(
         measure: also measure the speed-up, not only facts and outputs.
         margin: a speed-up within this share of the recorded one counts as reproduced.
         effort: of the measurement: quick, standard or publish. None: the recorded one.
-        budget_s: longest time to measure, in seconds. None: that of the effort.
+        budget_s: longest time to measure, in seconds or as text such as "2m". None: that of the effort.
         record: file for the numbers of this machine, for `against`.
         against: file that `record` wrote on this machine.
         fail_if_slower: with `against`: share by which it may be slower. None: the margin.
@@ -208,18 +212,18 @@ def verify(
     """
     session = session or default_session()
     if fail_if_slower is not None and against is None:
-        raise SpecError("`--fail-if-slower` needs a baseline.", hint="Add --against BASELINE.json.")
+        raise SpecError("`fail_if_slower` needs a baseline.", hint="Give `against` too.")
     if effort is not None and effort not in EFFORTS:
-        raise SpecError(f"There is no effort `{effort}`.", hint=f"Use {', '.join(EFFORTS)}.")
+        raise SpecError(f"There is no `effort` of the name `{effort}`.", hint=f"Use {', '.join(EFFORTS)}.")
     if not measure and (record is not None or against is not None):
-        flag = "--record" if record is not None else "--against"
-        raise SpecError(f"`--no-measure` and `{flag}` contradict each other.", hint="Leave one of them out.")
+        name = "record" if record is not None else "against"
+        raise SpecError(f"`{name}` needs a measurement, but `measure` is off.", hint="Leave one of them out.")
     request = Request(
         path=Path(path),
         measure=measure,
         margin=margin,
         effort=effort,
-        budget_s=budget_s,
+        budget_s=None if budget_s is None else int(budget_s),
         record=None if record is None else Path(record),
         baseline=None if against is None else read(Path(against)),
         fail_if_slower=fail_if_slower,

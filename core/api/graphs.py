@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from core.api.models import ModelLike
+from core.api import arguments
+from core.api.models import ModelLike, reference
 from core.api.requests import Config, spec_of
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
@@ -54,13 +55,14 @@ class ShownGraph:
     ran: ProfileMatch | None = None  # the times
 
 
+@arguments.checked()
 def graph(
     model: ModelLike | None = None,
     config: Config = None,
     *,
     optimized: bool = False,
-    profile: str | None = None,
-    op_types: Collection[str] = (),
+    profile: arguments.Ref | None = None,
+    op_types: str | Collection[str] = (),
     session: Session | None = None,
     on_progress: OnProgress | None = None,
     cancel: threading.Event | None = None,
@@ -72,7 +74,7 @@ def graph(
         model: see `tune`.
         config: configuration of the session that optimizes the graph, see `tune`.
         optimized: after the optimizations; creates a session unless that was done before.
-        profile: ID of a profile of this model, for the time of each node.
+        profile: result or ID of a profile of this model, for the time of each node.
         op_types: only nodes of these operators, in any case, with or without domain. Empty: all.
         session: see `tune`.
         on_progress: see `tune`.
@@ -85,11 +87,12 @@ def graph(
         TunerError: the session could not be created, or the job was cancelled.
     """
     session = session or default_session()
+    profile_id = None if profile is None else arguments.ident("profile", profile)
     store, spec = session.store, spec_of(model, config, given_of(settings), session)
     session.admit(spec)
     check_drawable(spec)
     record = resolve_trial(spec, store, session.inspect).record
-    profiled = None if profile is None else _profile_of(store, profile, record)
+    profiled = None if profile_id is None else _profile_of(store, profile_id, record)
     if optimized:
         found = _optimized(session, spec, record, on_progress, cancel)
     else:
@@ -105,7 +108,7 @@ def graph(
         optimized=optimized,
         nodes=_of_type(nodes, op_types),
         count=len(nodes),
-        profile=profile,
+        profile=profile_id,
         ran=ran,
     )
     result = session.last = Result(
@@ -218,8 +221,9 @@ def _of_type(listed: Sequence[GraphRow], wanted: Collection[str]) -> list[GraphR
 # --- errors of quantized operators --------------------------------------------------------------------------
 
 
+@arguments.checked(variant=arguments.model)
 def node_errors(
-    variant: str,
+    variant: ModelLike,
     *,
     again: bool = False,
     session: Session | None = None,
@@ -230,7 +234,7 @@ def node_errors(
     """Return how much error each quantized operator adds, and how much time it saves.
 
     Args:
-        variant: path, name or hash of a quantized variant.
+        variant: a quantized variant; see `tune`.
         again: measure again, even if a result is stored; other `settings` always measure again.
         session: see `tune`.
         on_progress: see `tune`.
@@ -246,7 +250,7 @@ def node_errors(
     session = session or default_session()
     store = session.store
     workload, libraries = inputs_of(settings)
-    record = resolve_model(store, variant, run=session.inspect)
+    record = resolve_model(store, reference(variant, session), run=session.inspect)
     quantized = quantized_from(store, record)  # refuses other variants also if an answer is stored
     found = None if again else located(store, record)
     if found is None or given_of(settings):

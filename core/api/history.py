@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from core.api import arguments
+from core.api.models import ModelLike, reference
 from core.api.results import Result
 from core.api.session import Session, clean_up, default_session
 from core.evidence.measurement import Trial
@@ -36,27 +38,29 @@ class History:
     tags: Mapping[str, Tags]  # by ID
 
 
+@arguments.checked()
 def history(
-    *, model: str | None = None, limit: int = LISTED, session: Session | None = None, **conditions: Any
+    *, model: ModelLike | None = None, limit: int = LISTED, session: Session | None = None, **conditions: Any
 ) -> Result[History]:
     """List trials, newest first.
 
     Args:
-        model: only trials of this model: its name in the list, its path or its hash.
+        model: only trials of this model: its name in the list; or see `tune`.
         limit: most trials to list.
         session: see `tune`.
-        conditions: fields of `Filter`, for example `grade="A,B"`, `starred=True`, `search="resnet"`.
+        conditions: fields of `Filter`, for example `grade=["A", "B"]`, `starred=True`, `search="resnet"`.
 
     Raises:
         SpecError: a condition is invalid.
         ModelError: there is no such model.
     """
     session = session or default_session()
-    store, wanted = session.store, Filter(**conditions)
+    store, wanted = session.store, _filter_of(conditions)
+    of = reference(model, session)
     clean_up(store)  # marks trials of processes that were killed
 
     def read() -> History:
-        trials = wanted.trials(store, limit=limit, **model_filter(store, model))
+        trials = wanted.trials(store, limit=limit, **model_filter(store, of))
         return History(trials=trials, tags=store.marks([one.id for one in trials]))
 
     def content(found: History) -> Sheet:
@@ -70,6 +74,39 @@ def history(
         document=lambda found: documents.history(store, found.trials, found.tags),
         content=content,
     )
+
+
+def _filter_of(conditions: Mapping[str, Any]) -> Filter:
+    """Return the filter of keyword arguments.
+
+    Raises:
+        SpecError: there is no such condition, or a value is invalid.
+    """
+    known = [one.name for one in fields(Filter)]
+    found: dict[str, Any] = {}
+    for name, value in conditions.items():
+        if name not in known:
+            raise SpecError(
+                f"There is no condition `{name[:40]}`.{nearest(name, known)}", hint=f"Use {', '.join(known)}."
+            )
+        if value is None:
+            continue
+        found[name] = _CONDITIONS.get(name, arguments.text)(name, value)
+    return Filter(**found)
+
+
+def _grades_text(name: str, value: object) -> str:
+    return ",".join(arguments.texts(name, value))
+
+
+_CONDITIONS: Mapping[str, arguments.Reader] = {  # how a condition is read; all others are text
+    "grade": _grades_text,
+    "state": arguments.choice("COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING", "DAMAGED"),
+    "changed": arguments.texts,
+    "labels": arguments.texts,
+    "starred": arguments.switch,
+    "archived": arguments.switch,
+}
 
 
 def model_filter(store: Store, model: str | None) -> dict[str, str | None]:
@@ -100,14 +137,14 @@ class Filter:
         """Refuse unknown grades and settings."""
         for one in self._grades:
             if one not in list(Grade):
-                raise SpecError(f"`--grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
+                raise SpecError(f"`grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
         known = {setting.name for setting in SETTINGS}
         for text in self.changed:
             name, _ = _name_and_value(text)
             if _plain(name) not in known and "." not in name:
                 raise SpecError(
                     f"There is no setting `{name[:60]}`.{nearest(_plain(name), known)}",
-                    hint="Write for example `--changed intra_op_num_threads=1`.",
+                    hint="Write for example `intra_op_num_threads=1`.",
                 )
 
     @property

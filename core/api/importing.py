@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from core.api import arguments
 from core.api.results import Result
 from core.api.session import Session, default_session
 from core.run.importing import import_evidence
@@ -17,6 +18,7 @@ from core.store.imported import Imported
 from core.wire.profile import profile_from_dict
 
 
+@arguments.checked()
 def import_result(
     path: str | os.PathLike[str], wanted: Literal["profile", "summary"], *, session: Session | None = None
 ) -> Result[Imported]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,13 @@ from os import PathLike, fspath
 from pathlib import PurePath
 from typing import Any
 
+from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.requests import Config, config_data, with_sizes
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
-from core.process.job_worker import Run
+from core.process.job_worker import Run, refuse_worker
 from core.run import job_types
 from core.run.accuracy import BATCH_ROWS as BATCH_ROWS
 from core.run.accuracy import DELTA as DELTA
@@ -37,6 +39,7 @@ from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
 from core.store import Accuracy
+from core.store.library import resolve_model
 from core.wire.errors import (
     Cancelled,
     ErrorRecord,
@@ -65,6 +68,7 @@ class Accuracies:
         return [one for one in self.found if one is not None]
 
 
+@arguments.checked(against=arguments.model)
 def accuracy(
     models: ModelLike | Sequence[ModelLike] | None = None,
     data: str | PathLike[str] | Mapping[str, Any] | None = None,
@@ -94,13 +98,15 @@ def accuracy(
 
     Raises:
         SpecError: no data, or data that do not fit.
+        ModelError: a model does not exist.
         TunerError: no model could be measured. An error of one of several is in the result.
     """
     session = session or default_session()
-    several = isinstance(models, Sequence) and not isinstance(models, str | bytes)
-    listed: list[Any] = [*models] if several and isinstance(models, Sequence) else [models]
+    listed: list[Any] = [*models] if isinstance(models, list) else [models]
     listed += [] if against is None else [against]
     specs = [_with_data(one, data, config, given_of(settings), session) for one in listed]
+    for spec in specs:
+        _check_exists(spec, session)
     job = accuracy_job(session, specs, again=again)
     result = session.last = _accuracies(Accuracies(found=()))
     status = session.run(job, on_progress=on_progress, cancel=cancel)
@@ -115,6 +121,17 @@ def accuracy(
     if len(errors) == len(found):
         raise error_from_record(errors[0])
     return result
+
+
+def _check_exists(spec: TrialSpec, session: Session) -> None:
+    """Refuse a model that does not exist; what else may fail is in the result.
+
+    Raises:
+        ModelError: there is no such model.
+    """
+    session.admit(spec)  # before anything reveals what lies at a path
+    with contextlib.suppress(WorkerError):  # it exists, and is not inspected yet
+        resolve_model(session.store, spec.model.path, run=refuse_worker)
 
 
 def _with_data(
@@ -137,7 +154,7 @@ def _with_data(
     if "path" not in dataset:
         raise SpecError(
             "No labelled data are given.",
-            hint="Give --data, for example --data sample_models/digits_test.npz.",
+            hint="Give `data`, for example sample_models/digits_test.npz.",
         )
     return spec_from_dict({**found, "dataset": dataset})
 
@@ -211,8 +228,9 @@ class Scorecard:
     errors: list[ErrorRecord] = field(default_factory=list)
 
 
+@arguments.checked()
 def scorecard(
-    config: str | PathLike[str] | Mapping[str, Any],
+    config: str | PathLike[str] | Mapping[str, Any] | Result[Any],
     *,
     reuse: bool = False,
     wait_quiet_s: float = 0.0,
@@ -237,7 +255,7 @@ def scorecard(
         TunerError: the configuration cannot be run. An error of a measurement is in the result.
     """
     session = session or default_session()
-    source = config if isinstance(config, Mapping) else fspath(config)
+    source = arguments.config("config", config)
     spec = spec_from_dict(config_data(None, source, given_of(settings), session))
     _check_answerable(spec, source)
     [spec], sizes = with_sizes([spec], session)

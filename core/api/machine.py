@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core import wire
+from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.noise_check import evaluate
@@ -34,6 +35,7 @@ def machine() -> Result[wire.Environment]:
     )
 
 
+@arguments.checked()
 def self_test(
     *,
     session: Session | None = None,
@@ -62,6 +64,7 @@ def self_test(
     return result
 
 
+@arguments.checked()
 def peaks(
     threads: int = 0,
     *,

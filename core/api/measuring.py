@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.references import ENGINE_PREFIXES
 from core.api.requests import (
@@ -57,11 +58,12 @@ def _raise(error: ErrorRecord | None) -> None:
 # --- tune ---------------------------------------------------------------------------------------------------
 
 
+@arguments.checked(baseline=arguments.config)
 def tune(
     model: ModelLike | None = None,
     config: Config = None,
     *,
-    baseline: str | None = None,
+    baseline: Config = None,
     wait_quiet_s: float = 0.0,
     session: Session | None = None,
     on_progress: OnProgress | None = None,
@@ -73,8 +75,8 @@ def tune(
     Args:
         model: path, library name, sample name or hash; the bytes of an ONNX file; or an `onnx.ModelProto`.
             None: that of `config`.
-        config: configuration to start from: YAML file, trial ID, `preset:NAME`, or the dict of one.
-        baseline: reference of a second configuration to compare with, besides ONNX Runtime's default.
+        config: configuration to start from: YAML file, trial ID, `preset:NAME`, a result, or the dict of one.
+        baseline: a second configuration to compare with, besides ONNX Runtime's default; as `config`.
         wait_quiet_s: longest wait for an idle machine, in seconds.
         session: None: one for the whole process.
         on_progress: called with the status about ten times a second.
@@ -175,6 +177,7 @@ def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
 # --- profile ------------------------------------------------------------------------------------------------
 
 
+@arguments.checked()
 def profile(
     model: ModelLike | None = None,
     config: Config = None,
@@ -209,11 +212,12 @@ def profile_job(session: Session, spec: TrialSpec, *, model_name: str | None = N
 # --- compare ------------------------------------------------------------------------------------------------
 
 
+@arguments.checked(model=arguments.models, baseline=arguments.config)
 def compare(
     model: ModelLike | Sequence[ModelLike] | None = None,
-    candidates: str | Sequence[str] = (),
+    candidates: Config | Sequence[Config] = (),
     *,
-    baseline: str | None = None,
+    baseline: Config = None,
     different_models: bool = False,
     wait_quiet_s: float = 0.0,
     session: Session | None = None,
@@ -225,8 +229,8 @@ def compare(
 
     Args:
         model: see `tune`. Several models are compared on ONNX Runtime's default, the first as the baseline.
-        candidates: references of 1 to 7 configurations: YAML file, trial ID, `preset:NAME`, `variant:NAME`.
-        baseline: reference of the configuration to compare with. None: `preset:default`, or the first model.
+        candidates: 1 to 7 configurations: YAML file, trial ID, `preset:NAME`, `variant:NAME`, or dict.
+        baseline: the configuration to compare with. None: `preset:default`, or the first model.
         different_models: also compare models whose outputs differ; every verdict on them says so.
         wait_quiet_s: see `tune`.
         session: see `tune`.
@@ -239,9 +243,9 @@ def compare(
         TunerError: no configuration could be measured. `Session.last` has what the store kept.
     """
     session = session or default_session()
-    models = [model] if isinstance(model, str | bytes) or not isinstance(model, Sequence) else [*model]
+    models: list[Any] = model if isinstance(model, list) else [model]
+    listed: list[Any] = arguments.listed("candidates", candidates)
     named_models = [one for one in (reference(one, session) for one in models) if one is not None]
-    listed = [candidates] if isinstance(candidates, str) else [*candidates]
     common, refs = _model_and_references(named_models, baseline, listed)
     specs = named(
         refs, model=common, given=given_of(settings), session=session, different_models=different_models
@@ -268,8 +272,9 @@ def compare_job(session: Session, asked: Sequence[Configuration], **options: Any
     return job_types.comparison(asked, **options)
 
 
+@arguments.checked()
 def measure_longer(
-    comparison: str,
+    comparison: arguments.Ref,
     *,
     wait_quiet_s: float = 0.0,
     session: Session | None = None,
@@ -280,7 +285,7 @@ def measure_longer(
     """Add launches to a finished comparison, in a new comparison with all of them; the old one stays.
 
     Args:
-        comparison: its ID.
+        comparison: its ID, its result, or the result of a measurement.
         wait_quiet_s: see `tune`.
         session: see `tune`.
         on_progress: see `tune`.
@@ -291,12 +296,13 @@ def measure_longer(
         SpecError: nothing can be added to that comparison, or a setting may not change.
         StoreError: there is no such comparison.
     """
+    comparison = arguments.comparison("comparison", comparison)
     session = session or default_session()
     store, given = session.store, given_of(settings)
     if others := sorted(set(given) - {EFFORT, "budget_s"}):
         raise SpecError(
             f"A comparison that is measured longer keeps its settings, so `{others[0]}` cannot change.",
-            hint="Change --effort or --budget only, or start a new comparison.",
+            hint="Change `effort` or `budget_s` only, or start a new comparison.",
         )
     before = store.comparison(comparison)
     continuation.ensure_continuable(before, [store.trial(one.trial) for one in before.contestants])
@@ -370,8 +376,8 @@ def comparison_sheet(store: Store, comparison: Comparison) -> Sheet:
 
 
 def _model_and_references(
-    models: Sequence[str], baseline: str | None, candidates: Sequence[str]
-) -> tuple[str | None, list[str]]:
+    models: Sequence[str], baseline: Config, candidates: Sequence[Any]
+) -> tuple[str | None, list[Any]]:
     """Return the common model (None: each reference names its own) and the references, the baseline first.
 
     Raises:
@@ -386,7 +392,7 @@ def _model_and_references(
     if not 1 <= len(candidates) <= MAX_CANDIDATES:
         raise SpecError(
             f"A comparison has 1 to {MAX_CANDIDATES} candidates, but got {len(candidates)}.",
-            hint="Give each with `--candidate`, or name several models.",
+            hint=f"Name 1 to {MAX_CANDIDATES} candidates, or several models.",
         )
     return model, [baseline, *candidates]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from core import wire
+from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.run.converting import export as convert_job
@@ -45,7 +46,7 @@ class Serializable(Protocol):
         ...
 
 
-ModelLike = str | os.PathLike[str] | bytes | Serializable
+ModelLike = str | os.PathLike[str] | bytes | Serializable | Result[Any]
 
 
 @overload
@@ -60,17 +61,19 @@ def reference(model: ModelLike | None, session: Session) -> str | None:
     """Return the reference of a model; one from memory is added to the library, once for its content.
 
     Args:
-        model: path, library name, sample name or hash; the bytes of an ONNX file; or an `onnx.ModelProto`.
+        model: path, library name, sample name or hash; the bytes of an ONNX file; an `onnx.ModelProto`; or
+            the result of a model or a variant.
         session: holds the library.
 
     Raises:
         ModelError: the bytes are no ONNX model.
     """
-    if model is None or isinstance(model, str):
-        return model
-    if isinstance(model, os.PathLike):
-        return os.fspath(model)
-    content = model if isinstance(model, bytes) else model.SerializeToString()
+    if model is None:
+        return None
+    read = arguments.model("model", model)
+    if isinstance(read, str):
+        return read
+    content = read if isinstance(read, bytes) else read.SerializeToString()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{FROM_MEMORY}.onnx"
         path.write_bytes(content)
@@ -91,6 +94,7 @@ class InspectedModel:
     sizes: Mapping[str, Size]  # of the free dimensions except the batch, with their sources
 
 
+@arguments.checked()
 def inspect(
     model: ModelLike,
     *,
@@ -112,8 +116,8 @@ def inspect(
     """
     if custom_op_libraries and not load:
         raise SpecError(
-            f"`--custom-op-library {custom_op_libraries[0][:80]}` is given, but nothing is loaded.",
-            hint="Add --load, or remove the option.",
+            f"The custom operator library `{custom_op_libraries[0][:80]}` is given, but nothing is loaded.",
+            hint="Turn on `load`, or leave the library out.",
         )
     session = session or default_session()
     record = resolve_model(session.store, reference(model, session), run=session.inspect)
@@ -162,6 +166,7 @@ def _model_sheet(found: InspectedModel) -> Sheet:
 # --- convert ------------------------------------------------------------------------------------------------
 
 
+@arguments.checked(source=arguments.path)
 def convert(
     source: str | os.PathLike[str],
     *,

@@ -6,12 +6,15 @@ tell the expected time and the achieved precision.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.references import config_from, keeps_model
+from core.api.results import Result
 from core.api.session import Session
 from core.api.settings import Given, spec_data
 from core.evidence.comparison import (
@@ -48,7 +51,8 @@ from core.wire.errors import SpecError, TunerError
 # common to all configurations of a comparison
 _PROTOCOL_SETTINGS = ("effort", "budget_s", "margin", "runs")
 
-Config = str | Mapping[str, Any] | None  # a reference, see `config_from`; the dict of a configuration
+# a reference, see `config_from`; the dict of a configuration; the result of a measurement or of a model
+Config = str | os.PathLike[str] | Mapping[str, Any] | Result[Any] | None
 
 
 def spec_of(model: ModelLike | None, config: Config, given: Given, session: Session) -> TrialSpec:
@@ -63,18 +67,20 @@ def spec_of(model: ModelLike | None, config: Config, given: Given, session: Sess
 
 def config_data(model: ModelLike | None, config: Config, given: Given, session: Session) -> dict[str, Any]:
     """Return the plain data of `spec_of`, for `spec_from_dict`."""
-    if not isinstance(config, Mapping):
-        config = _config(config, given, session, other_model=model is not None)
-    return spec_data(config, reference(model, session), given)
+    start = _config(config, given, session, other_model=model is not None)
+    return spec_data(start, reference(model, session), given)
 
 
-def _config(ref: str | None, given: Given, session: Session, *, other_model: bool) -> dict[str, Any]:
+def _config(ref: Config, given: Given, session: Session, *, other_model: bool) -> Mapping[str, Any]:
+    read = None if ref is None else arguments.config("config", ref)
+    if isinstance(read, Mapping):
+        return read
     expert = bool(given.get("expert"))
-    return config_from(ref, session.store, other_model=other_model, expert=expert, note=session.note)
+    return config_from(read, session.store, other_model=other_model, expert=expert, note=session.note)
 
 
 def named(
-    refs: Sequence[str],
+    refs: Sequence[Config],
     *,
     model: str | None,
     given: Given,
@@ -88,7 +94,7 @@ def named(
     run their original. The protocol comes from `given` alone.
 
     Args:
-        refs: references of the options.
+        refs: references of the options, or the dicts of configurations.
         model: of the command line.
         given: its other options.
         session: holds trials and variants.
@@ -169,7 +175,7 @@ def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "protocol": protocol}
 
 
-def baseline_of(ref: str, candidate: TrialSpec, given: Given, session: Session) -> Configuration:
+def baseline_of(ref: Config, candidate: TrialSpec, given: Given, session: Session) -> Configuration:
     """Return the second configuration of `tune`, on the workload of the first.
 
     Raises:
@@ -180,17 +186,18 @@ def baseline_of(ref: str, candidate: TrialSpec, given: Given, session: Session) 
     config = with_workload_of(named, candidate.to_dict())
     workload = {name: value for name, value in given.items() if _is_workload(name)}
     spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
-    return Configuration(spec=spec, label=ref, role="baseline")
+    return Configuration(spec=spec, label=ref if isinstance(ref, str) else "baseline", role="baseline")
 
 
 def _is_workload(name: str) -> bool:
     return name != "provider_options" and trial_setting(name).target == "workload"
 
 
-def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
+def labels(refs: Sequence[Config], specs: Sequence[TrialSpec] = ()) -> list[str]:
     """Return a distinct label for each reference: as written, with a number if repeated.
 
-    The label of a model file is its file name. If the references run several models, each label names its
+    The label of a model file is its file name, that of a dict `configuration`. If the references run several
+    models, each label names its
     model.
 
     Args:
@@ -199,7 +206,7 @@ def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
     """
     several = several_models(specs)
     found: list[str] = []
-    for number, ref in enumerate(refs):
+    for number, ref in enumerate(one if isinstance(one, str) else "configuration" for one in refs):
         name = _short(ref)
         says_model = ref.startswith(("model:", "variant:")) or ref.lower().endswith(MODEL_SUFFIXES)
         if several and not says_model:

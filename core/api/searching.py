@@ -8,11 +8,12 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, Literal
 
+from core.api import arguments
 from core.api.models import ModelLike
 from core.api.requests import Config, config_data, with_sizes
 from core.api.results import Result
 from core.api.session import OnProgress, Session, Status, default_session
-from core.api.settings import given_of
+from core.api.settings import given_of, values_to_try
 from core.run import search as searches
 from core.run.job import Job
 from core.run.search import Prepared as Prepared
@@ -33,6 +34,7 @@ from core.show.format import duration
 from core.show.sheets import Sheet
 from core.show.sheets.searches import evaluation_table, search_sheet, space_words
 from core.spec import TrialSpec, spec_from_dict, with_changes
+from core.spec.datasets import dataset_plan
 from core.spec.question import (
     DEFAULT_BUDGET_S,
     OLD_STRATEGIES,
@@ -43,25 +45,25 @@ from core.spec.question import (
     parse_objective,
     question_from_dict,
 )
-from core.spec.settings import Value
 from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
 
 
+@arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping)
 def search(
     model: ModelLike | None = None,
     config: Config = None,
     *,
     objective: str | None = None,
-    limits: Sequence[str] = (),
+    limits: str | Sequence[str] = (),
     preset: str | None = None,
-    vary: Mapping[str, Sequence[Value | None]] | None = None,
-    fix: Mapping[str, Value | None] | None = None,
-    without: Sequence[str] = (),
+    vary: Mapping[str, Any] | None = None,
+    fix: Mapping[str, Any] | None = None,
+    without: str | Sequence[str] = (),
     variants: Literal["none", "existing", "make"] = "existing",
     data: str | PathLike[str] | None = None,
     strategy: str = "race",
-    budget_s: int | None = None,
+    budget_s: int | str | None = None,
     extend: bool = False,
     give_way: bool = False,
     warm_start: bool = True,
@@ -76,17 +78,18 @@ def search(
 
     Args:
         model: see `tune`.
-        config: configuration to start from; settings that vary may change, all others stay.
+        config: configuration to start from; settings that vary may change, all others stay. See `tune`.
         objective: what to optimize, for example "latency"; or two with weights, "latency:2,memory:1".
         limits: constraints on the result, for example "p99<=3ms", "memory<=100MiB", "accuracy>=98%".
         preset: name of a predefined objective with limits.
-        vary: values to search, by setting; None: all settings that are worth it on this model and machine.
-        fix: settings that keep a value.
+        vary: values to search, by setting: a list, or text such as "1,2,4". None: all settings that are worth
+            it on this model and machine.
+        fix: settings that keep a value, for example `{"intra_op_num_threads": 1}`.
         without: settings or values to exclude.
         variants: of the model: none, existing ones, or create more first, within the budget.
         data: labelled data for limits on the accuracy.
         strategy: how to choose configurations.
-        budget_s: time budget in seconds; None: that of `config`, else 10 minutes.
+        budget_s: time budget in seconds, or text such as "2m"; None: that of `config`, else 60 seconds.
         extend: exceed the budget if it is too short to confirm a result.
         give_way: let waiting jobs of this machine run between two measurements.
         warm_start: begin with what earlier searches of this model found.
@@ -95,7 +98,7 @@ def search(
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
-        settings: see `tune`.
+        settings: see `tune`. They are the start of the search and may vary; `fix` keeps a value.
 
     Returns:
         A `Result[StudyRecord]`.
@@ -107,6 +110,8 @@ def search(
     """
     session = session or default_session()
     asked = _question_part(objective, limits, preset)
+    varied = dict(values_to_try(name, values) for name, values in (vary or {}).items())
+    fixed = {name: _fixed(name, value) for name, value in (fix or {}).items()}
     if strategy in OLD_STRATEGIES:
         session.note(f"The strategy `{strategy}` is no longer offered. The search uses the default one.")
         strategy = "race"
@@ -118,7 +123,9 @@ def search(
     found = config_data(model, config, given_of(settings), session)
     if data is not None:
         found["dataset"] = {**found.get("dataset", {}), "path": fspath(data)}
-    spec = with_changes(spec_from_dict(found), fix or {})
+    spec = with_changes(spec_from_dict(found), fixed)
+    if data is not None and spec.dataset is not None:
+        dataset_plan(spec.dataset)  # refuses a path without data
     [spec], sizes = with_sizes([spec], session)
     of_config = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
     question = question_from_dict(
@@ -130,10 +137,10 @@ def search(
             "warm_start": warm_start,
             "variants": variants,
             "extend": extend,
-            "vary": {name: list(values) for name, values in (vary or {}).items()},
-            "fix": list(fix or {}),
+            "vary": varied,
+            "fix": list(fixed),
             "without": list(without),
-            "budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S,
+            "budget_s": spec.protocol.budget_s or DEFAULT_BUDGET_S if budget_s is None else budget_s,
         }
     )
     prepared = prepared_search(session, spec, question)
@@ -144,12 +151,13 @@ def search(
     return _run(session, job, sizes, on_progress, cancel)
 
 
+@arguments.checked()
 def resume(
-    study: str,
+    study: arguments.Ref,
     *,
-    budget_s: int | None = None,
+    budget_s: int | str | None = None,
     objective: str | None = None,
-    limits: Sequence[str] = (),
+    limits: str | Sequence[str] = (),
     preset: str | None = None,
     extend: bool = False,
     dry_run: bool = False,
@@ -161,8 +169,9 @@ def resume(
     """Continue an interrupted search, or a finished one with more time or a changed question.
 
     Args:
-        study: its ID.
-        budget_s: additional time in seconds. None: the remaining time, or the same again if none remains.
+        study: its ID, or its result.
+        budget_s: additional time in seconds, or text such as "2m". None: the remaining time, or the same
+            again if none remains.
         objective: see `search`.
         limits: see `search`.
         preset: see `search`.
@@ -178,12 +187,18 @@ def resume(
         TunerError: as of `search`.
     """
     session = session or default_session()
+    more_s = None if budget_s is None else int(budget_s)  # `checked` has read it
     asked = _question_part(objective, limits, preset) | ({"extend": True} if extend else {})
-    prepared = continued_search(session, study, budget_s=budget_s, question=asked)
+    prepared = continued_search(session, arguments.ident("study", study), budget_s=more_s, question=asked)
     _announce(session, prepared)
     if dry_run:
         return _space_result(prepared, {})
     return _run(session, search_job(prepared, wait_quiet_s=wait_quiet_s), {}, on_progress, cancel)
+
+
+def _fixed(name: str, value: Any) -> Any:
+    """Return the value of `fix` as a setting has it; it may be text as on the command line."""
+    return values_to_try(name, [value])[1][0]
 
 
 def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Prepared:

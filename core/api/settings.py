@@ -6,18 +6,23 @@ The command line and the Python API give the same names. Each value is text, as 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from core.api import arguments
 from core.api.references import keeps_model, read_text
 from core.spec import CRITERIA, WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
-from core.spec.settings import ENTRIES, SETTINGS, TrialSetting
+from core.spec.question import find_setting, parse_value
+from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, Value
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
+from core.spec.space import MODEL
 from core.spec.strict_yaml import MAX_CHARACTERS
-from core.spec.text_values import numbers, seconds, share, whole_number
+from core.spec.text_values import numbers, seconds, share
+from core.spec.validation import shown
 from core.wire.errors import SpecError, nearest
 from core.wire.files import expand_home
 
@@ -43,9 +48,11 @@ def given_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     known = {"provider_options", *(setting.name for setting in SETTINGS)}
     for name in given:
         if name not in known:
+            short = next((one.name for one in SETTINGS if name == one.short), "")
+            meant = f" Did you mean `{short}`?" if short else nearest(name, known)
             raise SpecError(
-                f"There is no setting `{name[:80]}`.{nearest(name, known)}",
-                hint="Use the names of the settings table.",
+                f"There is no setting `{name[:80]}`.{meant}",
+                hint="`docs/reference/settings.md` lists all settings.",
             )
     return given
 
@@ -57,7 +64,7 @@ def inputs_of(settings: Mapping[str, Any]) -> tuple[WorkloadSpec, tuple[str, ...
         SpecError: a value is invalid, or a setting does not concern inputs.
     """
     given = given_of(settings)
-    libraries = tuple(_listed(given.pop(OPERATORS, ())))
+    libraries = tuple(arguments.texts(OPERATORS, given.pop(OPERATORS, ())))
     if others := sorted(set(given) - set(INPUTS)):
         raise SpecError(
             f"`{others[0]}` does not concern the inputs.", hint=f"Use {', '.join((*INPUTS, OPERATORS))}."
@@ -94,60 +101,115 @@ _SECTIONS = ("model", "session", "workload", "protocol")
 
 def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
     if setting.target == "trial":
-        data[setting.name] = value
+        data[setting.name] = _typed(setting, value)
         return
     part = data[_SECTION.get(setting.target, setting.target)]
     if setting.name == "providers":
-        part["providers"] = _chain(part.get("providers", []), _listed(value))
+        part["providers"] = _chain(part.get("providers", []), value)
     elif setting.name == "feeds":
-        _apply_inputs(part, _listed(value))
+        _apply_inputs(part, _sources(value))
     elif setting.kind == "mapping":
         part[setting.name] = {**part.get(setting.name, {}), **_entries(setting, value)}
     elif (entries := ENTRIES.get(setting.target)) is not None:
-        text = ("1" if value else "0") if setting.kind == "bool" else str(_typed(setting, value))
+        typed = _typed(setting, value)
+        text = str(int(typed)) if setting.kind == "bool" else str(typed)
         part[entries] = {**part.get(entries, {}), setting.name: text}
     else:
         part[setting.field] = _typed(setting, value)
 
 
-def _listed(value: Any) -> Sequence[Any]:
-    return [value] if isinstance(value, str | PurePath) else value
+def _sources(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        raise SpecError(
+            f"`feeds` takes a path or texts NAME=VALUE, but got {shown(value)}.",
+            hint="Save arrays with `numpy.savez` and give the path; give single values as `feed_values`.",
+        )
+    return [
+        arguments.path("feeds", one) if isinstance(one, PurePath) else arguments.text("feeds", one)
+        for one in arguments.listed("feeds", value)
+    ]
 
 
 def _entries(setting: TrialSetting, value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    return _values(setting, [_pair(setting.flag, one) for one in _listed(value)])
+    if not isinstance(value, Mapping):
+        return _values(setting, [_pair(setting.name, one) for one in arguments.texts(setting.name, value)])
+    found = arguments.mapping(setting.name, value)
+    if setting.name not in _OF_DIMENSIONS:
+        return found
+    return {name: arguments.whole(f"{setting.name}[{name!r}]", size) for name, size in found.items()}
 
 
 def _typed(setting: TrialSetting, value: Any) -> Any:
-    """Return the value of a text; the spec validates every other value."""
-    if not isinstance(value, str):
-        return value
-    if setting.kind == "choice" and value not in setting.choices:
-        choices = ", ".join(setting.choices)
-        raise SpecError(
-            f"`{setting.flag}` accepts {choices}, but got `{value[:40]}`.{nearest(value, setting.choices)}",
-            hint="Choose one of them.",
-        )
+    """Return a value as the spec has it: of its type, and read if it is a text; the spec checks its range."""
+    name = setting.field
     if setting.name == "budget_s":
-        return seconds(setting.flag, value)
-    if setting.kind == "float":
-        return share(setting.flag, value)
-    if setting.kind == "int":
-        return whole_number(setting.flag, value)
+        return arguments.whole(name, seconds(name, value) if isinstance(value, str) else value)
     if setting.name in ("image_mean", "image_std"):
-        return numbers(setting.flag, value)
-    return value
+        return numbers(name, value) if isinstance(value, str) else _numbers(name, value)
+    match setting.kind:
+        case "bool":
+            return arguments.switch(name, value)
+        case "int":
+            return arguments.whole(name, value)
+        case "float":
+            return share(name, value) if isinstance(value, str) else arguments.number(name, value)
+        case "choice":
+            return arguments.choice(*setting.choices)(name, value)
+        case "list":
+            return arguments.texts(name, value)
+        case _:
+            return arguments.text(name, value)
 
 
-_OF_DIMENSIONS = ("--dim", "--free-dimension-override")  # a dimension name may contain `=`
+def _numbers(name: str, value: Any) -> list[float]:
+    return [arguments.number(name, one) for one in arguments.listed(name, value)]
 
 
-def _pair(flag: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.rpartition("=") if flag in _OF_DIMENSIONS else text.partition("=")
+def values_to_try(name: str, values: Any) -> tuple[str, list[Value | None]]:
+    """Return a setting's name and the values that vary, which may be texts as on the command line.
+
+    `name` is a setting, a free dimension or `model`; what else it is, the model decides later.
+
+    Raises:
+        SpecError: a value that the setting does not take.
+    """
+    row = None
+    with contextlib.suppress(SpecError):  # a dimension, or unknown: checked against the model later
+        row = find_setting(name)
+    if isinstance(values, str):
+        values = [one.strip() for one in values.split(",")]
+    elif isinstance(values, bool | int | float):
+        values = [values]
+    found = [_value_to_try(name, row, one) for one in arguments.listed(name, values)]
+    return (name if row is None else row.name), found
+
+
+def _value_to_try(name: str, row: TrialSetting | None, value: Any) -> Value | None:
+    if value is None:
+        return None
+    if name == MODEL:
+        return arguments.text(name, value)
+    if row is None:
+        return arguments.whole(name, value, low=0)
+    if isinstance(value, str):
+        return parse_value(row, value)
+    if row.name == "providers":
+        return tuple(provider_name(one) for one in arguments.texts(name, value))
+    if row.kind in ("mapping", "list"):  # the spec refuses what it does not take
+        return tuple(value) if isinstance(value, list) else value
+    chosen: Value = _typed(row, value)
+    return chosen
+
+
+_OF_DIMENSIONS = ("dims", "free_dimension_overrides")  # a dimension name may contain `=`
+
+
+def _pair(setting: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=") if setting in _OF_DIMENSIONS else text.partition("=")
     if not equals or not name:
-        raise SpecError(f"`{flag}` takes NAME=VALUE, but got `{text[:80]}`.", hint="Write both, with a `=`.")
+        raise SpecError(
+            f"`{setting}` takes NAME=VALUE, but got `{text[:80]}`.", hint="Write both, with a `=`."
+        )
     return name, value
 
 
@@ -155,9 +217,9 @@ def _values(setting: TrialSetting, pairs: Sequence[tuple[str, str]]) -> dict[str
     found: dict[str, Any] = {}
     for name, text in pairs:
         if name in found:
-            raise SpecError(f"`{setting.flag} {name}` is given twice.", hint="Give it once.")
-        sized = setting.flag in _OF_DIMENSIONS
-        found[name] = whole_number(f"{setting.flag} {name}", text) if sized else text
+            raise SpecError(f"`{name}` of `{setting.name}` is given twice.", hint="Give it once.")
+        sized = setting.name in _OF_DIMENSIONS
+        found[name] = arguments.whole(f"{setting.name} {name}", text) if sized else text
     return found
 
 
@@ -167,35 +229,49 @@ def provider_name(text: str) -> str:
     return _SHORT_PROVIDERS.get(short, text)
 
 
-def _chain(before: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a new provider chain; providers of the old chain keep their options."""
-    options = {one["name"]: one.get("options", {}) for one in before}
-    return [
-        {"name": name, "options": options.get(name, {})}
-        for text in names
-        for name in [provider_name(part) for part in text.split(",")]
-    ]
+def _chain(before: Sequence[Mapping[str, Any]], value: Any) -> list[dict[str, Any]]:
+    """Return a new provider chain of names and (name, options) pairs.
+
+    Providers of the old chain keep their options, which those of a pair extend.
+    """
+    old = {one["name"]: one.get("options", {}) for one in before}
+    given = value.items() if isinstance(value, Mapping) else arguments.listed("providers", value)
+    chain = []
+    for one in given:
+        names, options = one if isinstance(one, tuple | list) and len(one) == 2 else (one, {})
+        if not isinstance(names, str):
+            arguments.refuse(
+                "providers",
+                "names of execution providers, or pairs of name and options",
+                one,
+                'Write for example ["cpu"] or [("CUDAExecutionProvider", {"device_id": 0})].',
+            )
+        added = arguments.mapping(f"providers[{names!r}]", options)
+        for name in map(provider_name, names.split(",")):
+            chain.append({"name": name, "options": {**old.get(name, {}), **added}})
+    return chain
 
 
-def _apply_provider_options(session: dict[str, Any], texts: Sequence[str]) -> None:
+def _apply_provider_options(session: dict[str, Any], value: Any) -> None:
+    texts = arguments.texts("provider_options", value)
     chain = [
         {"name": one["name"], "options": {**one.get("options", {})}} for one in session.get("providers", [])
     ]
     by_name = {one["name"]: one["options"] for one in chain}
     for text in texts:
-        address, value = _pair("--provider-option", text)
+        address, value = _pair("provider_options", text)
         short, dot, key = address.partition(".")
         name = provider_name(short)
         if not dot or not key:
             raise SpecError(
-                f"`--provider-option` takes PROVIDER.KEY=VALUE, but got `{text[:80]}`.",
+                f"`provider_options` takes PROVIDER.KEY=VALUE, but got `{text[:80]}`.",
                 hint="Write for example `cuda.use_tf32=0`.",
             )
         if name not in by_name:
             raise SpecError(
-                f"`{name}` is not in the provider chain, but `--provider-option` sets its `{key}`."
+                f"`{name}` is not in the provider chain, but `provider_options` sets its `{key}`."
                 f"{nearest(name, by_name)}",
-                hint=f"Add `--provider {short}`.",
+                hint=f"Add `{short}` to `providers`.",
             )
         by_name[name][key] = value
     if texts:
@@ -211,7 +287,7 @@ def _apply_inputs(workload: dict[str, Any], texts: Sequence[str]) -> None:
     sources = [text for text in texts if _is_source(text)]
     if len(sources) > 1:
         raise SpecError(
-            f"`--feed` names {len(sources)} sources, `{sources[0]}` and `{sources[1]}`.",
+            f"`feeds` names {len(sources)} sources, `{sources[0]}` and `{sources[1]}`.",
             hint="Give one .npz, image or folder; write fixed values as NAME=VALUE.",
         )
     fixed: set[str] = set()
@@ -219,9 +295,9 @@ def _apply_inputs(workload: dict[str, Any], texts: Sequence[str]) -> None:
         if text in sources:
             workload["feeds"] = text
             continue
-        name, value = _pair("--feed", text)
+        name, value = _pair("feeds", text)
         if name in fixed:
-            raise SpecError(f"`--feed {name}` is given twice.", hint="Give each input one value.")
+            raise SpecError(f"The input `{name}` is given twice.", hint="Give each input one value.")
         fixed.add(name)
         values[name] = _input_value(name, value)
     if values:
@@ -238,7 +314,7 @@ def _is_source(text: str) -> bool:
 def _input_value(name: str, text: str) -> Any:
     """Read a number, `true` or `false`, nested JSON lists of them, or a range of random values."""
     if len(text) > MAX_CHARACTERS:
-        raise SpecError(f"The value of `--feed {name}` is too long.", hint="Put it into an .npz.")
+        raise SpecError(f"The value of the input `{name}` is too long.", hint="Put it into an .npz.")
     plain = text.strip()
     if plain in ("True", "False"):
         return plain == "True"
@@ -256,18 +332,19 @@ def _input_value(name: str, text: str) -> Any:
         if plain and plain[0] not in '[{"':
             return text  # the input's type is checked when the model is known
         raise SpecError(
-            f"`--feed {name}` takes a number, true, false, a JSON list, a range or text, but got "
+            f"The input `{name}` takes a number, true, false, a JSON list, a range or text, but got "
             f"`{text[:40]}`.",
-            hint="Write a range as `random:0..30521`; give a file without a name: `--feed feeds.npz`.",
+            hint="Write a range as `random:0..30521`; give a file without a name, such as `feeds.npz`.",
         ) from None
 
 
 def _lines(name: str, path: str) -> list[str]:
     """Return the lines of a text file; the configuration stores the lines, not the path."""
-    lines = read_text(expand_home(path), what=f"file of lines for `--feed {name}`").splitlines()
+    lines = read_text(expand_home(path), what=f"file of lines for the input `{name}`").splitlines()
     if not lines or len(lines) > MAX_INPUT_LINES:
         raise SpecError(
-            f"`--feed {name}=@{path[:80]}` must have 1 to {MAX_INPUT_LINES:,} lines, but has {len(lines):,}.",
+            f"The file of `{name}=@{path[:80]}` must have 1 to {MAX_INPUT_LINES:,} lines, "
+            f"but has {len(lines):,}.",
             hint="Give one line for each sample of the batch.",
         )
     return lines

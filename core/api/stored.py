@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.api import arguments
 from core.api.explaining import explanation_result
 from core.api.measuring import comparison_result, trial_result
 from core.api.results import Result
@@ -25,7 +26,10 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 
 
-def load_result(ref: str, baseline: str | None = None, *, session: Session | None = None) -> Result[Any]:
+@arguments.checked()
+def load_result(
+    ref: arguments.Ref, baseline: arguments.Ref | None = None, *, session: Session | None = None
+) -> Result[Any]:
     """Return a stored result.
 
     Args:
@@ -38,10 +42,13 @@ def load_result(ref: str, baseline: str | None = None, *, session: Session | Non
         StoreError: no result or several results have that name.
         SpecError: the two trials were not explained yet.
     """
+    refs = [arguments.ident("ref", ref)]
+    if baseline is not None:
+        refs = [arguments.ident("baseline", baseline), *refs]
     session = session or default_session()
     store = session.store
     clean_up(store)
-    about = find(store, [ref] if baseline is None else [baseline, ref])
+    about = find(store, refs)
     match about:
         case AboutTrial():
             return trial_result(session, about.trial.id)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.api import arguments
 from core.api.measuring import compare_job
 from core.api.models import ModelLike
 from core.api.requests import Config, announce, report_precision, spec_of, with_sizes
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session
-from core.api.settings import given_of
+from core.api.settings import given_of, values_to_try
 from core.evidence.comparison import Comparison, Configuration
 from core.run import job_types
 from core.run.best_point import BEST as BEST
@@ -32,17 +33,17 @@ from core.run.sweep import running_points as running_points
 from core.show import documents
 from core.show.sheets import Line, Sheet, sweeps
 from core.show.table import Table
-from core.spec.axes import PERCENTILE_NAMES, axis, point_name, study_name
-from core.spec.settings import Value
+from core.spec.axes import PERCENTILE_NAMES, axis, parse_vary, point_name, study_name
 from core.spec.space import Axis as Axis
 from core.wire.errors import SpecError, nearest
 
 PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
 
 
+@arguments.checked()
 def sweep(
     model: ModelLike | None = None,
-    vary: Mapping[str, Sequence[Value | None]] | Sequence[Axis] = (),
+    vary: Mapping[str, Any] | str | Sequence[str | Axis] = (),
     config: Config = None,
     *,
     limit_s: float | None = None,
@@ -58,7 +59,8 @@ def sweep(
 
     Args:
         model: see `tune`.
-        vary: values of one or two settings, free dimensions, or of `model` (its variants), by name.
+        vary: values of one or two settings, free dimensions, or of `model` (its variants), by name: a list,
+            or text such as "1,2,4". Or texts NAME=A,B.
         config: configuration to start from, see `tune`.
         limit_s: latency limit in seconds; the best point is one below it.
         percentile: that the limit applies to: p50, p90, p95 or p99. None: p95 if every point has enough
@@ -75,11 +77,11 @@ def sweep(
         TunerError: a point cannot be measured. A point that failed has its error in the result.
     """
     session = session or default_session()
-    axes = [axis(name, values) for name, values in vary.items()] if isinstance(vary, Mapping) else [*vary]
+    axes = _axes(vary)
     if not axes:
         raise SpecError(
             "There is nothing to sweep.",
-            hint="Give lists: `--batch-size 1,2,4,8`, `--vary NAME=A,B` or `--dim NAME=64,128`.",
+            hint="Give `vary` one or two settings or dimensions with lists of values.",
         )
     chosen = None if percentile is None else percentile_named(percentile)
     spec = spec_of(model, config, given_of(settings), session)
@@ -111,6 +113,20 @@ def sweep(
     if (comparison := result.record.comparison) is not None:
         report_precision(session, comparison)
     return result
+
+
+def _axes(vary: Mapping[str, Any] | str | Sequence[str | Axis]) -> list[Axis]:
+    if isinstance(vary, Mapping):
+        read = [values_to_try(*one) for one in arguments.mapping("vary", vary).items()]
+        return [axis(name, values) for name, values in read]
+    axes = []
+    for one in arguments.listed("vary", vary):
+        if not isinstance(one, Axis | str):
+            arguments.refuse(
+                "vary", "a dictionary of lists", one, 'Write for example {"batch_size": [1, 8]}.'
+            )
+        axes.append(one if isinstance(one, Axis) else parse_vary(one))
+    return axes
 
 
 def sweep_job(

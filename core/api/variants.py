@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
@@ -41,6 +42,7 @@ Family = tuple[list[ModelRecord], Verdicts]  # a model with its variants, and ho
 # --- transform ----------------------------------------------------------------------------------------------
 
 
+@arguments.checked()
 def transform(
     model: ModelLike,
     steps: StepLike | Sequence[StepLike],
@@ -78,8 +80,7 @@ def transform(
     """
     session = session or default_session()
     workload, libraries = inputs_of(settings)
-    wanted = [steps] if isinstance(steps, str | Mapping | Step) else steps
-    chain = [_step(one, workload.dims) for one in wanted]
+    chain = [_step(one, workload.dims) for one in _listed_steps(steps)]
     data = _calibration(calibration, chain, calibration_share)
     job = transform_job(
         session,
@@ -163,6 +164,14 @@ def _inspected(session: Session, ref: str) -> ModelRecord | None:
         return None
 
 
+def _listed_steps(steps: Any) -> list[StepLike]:
+    found = [steps] if isinstance(steps, Step) else arguments.listed("steps", steps)
+    for one in found:
+        if not isinstance(one, str | Mapping | Step):
+            arguments.refuse("steps", "kinds of steps", one, 'Write for example ["simplify", "fp16"].')
+    return found
+
+
 def _step(one: StepLike, dims: Mapping[str, int]) -> Step:
     if isinstance(one, Step):
         return one
@@ -179,13 +188,12 @@ def _calibration(
 ) -> DatasetSpec | None:
     if path is None:
         if part is not None:
-            raise SpecError("`--calibration-share` is given, but no data.", hint="Add `--calibration FILE`.")
+            raise SpecError("`calibration_share` is given, but no data.", hint="Give `calibration` too.")
         return None
     if not any(one.type.needs_calibration for one in steps):
-        flags = " or ".join(one.flag for one in STEPS if one.needs_calibration)
+        kinds = " or ".join(f"`{one.kind}`" for one in STEPS if one.needs_calibration)
         raise SpecError(
-            "`--calibration` is given, but no step calibrates.",
-            hint=f"Add {flags}, or remove the option.",
+            "`calibration` is given, but no step calibrates.", hint=f"Add the step {kinds}, or leave it out."
         )
     here = expand_home(os.fspath(path))
     try:
@@ -230,6 +238,7 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
 # --- the library --------------------------------------------------------------------------------------------
 
 
+@arguments.checked()
 def variants(model: ModelLike | None = None, *, session: Session | None = None) -> Result[list[Family]]:
     """Return models with their variants, with size, error and speed-up.
 

@@ -304,6 +304,147 @@ def test_accuracy_and_targets_are_judged(session: Session) -> None:
         ortune.scorecard({"model": {"path": "digits_cnn"}}, session=session)
 
 
+# --- wrong arguments ----------------------------------------------------------------------------------------
+
+M = "digits_cnn"
+WRONG_SETTINGS: list[dict[str, Any]] = [
+    {"use_io_binding": "maybe"},
+    {"session.intra_op.allow_spinning": "maybe"},
+    {"intra_op_num_threads": "two"},
+    {"intra_op_num_threads": 1.5},
+    {"intra_op_num_threads": -1},
+    {"graph_optimization_level": 5},
+    {"effort": 5},
+    {"dims": 8},
+    {"dims": {"batch": "x"}},
+    {"providers": 5},
+    {"providers": [5]},
+    {"providers": [("cpu", 5)]},
+    {"provider_options": "cuda.x"},
+    {"feeds": 5},
+    {"feeds": {"image": [1.0]}},
+    {"custom_op_libraries": 5},
+    {"margin": "x"},
+    {"budget_s": "soon"},
+    {"config": 7},
+    {"config": [1]},
+    {"config": {"a": 1}},
+    {"config": {"sesion": {}}},
+    {"config": {"model": M}},
+    {"config": {"session": 5}},
+    {"baseline": 3},
+    {"baseline": {"a": 1}},
+    {"wait_quiet_s": "x"},
+    {"wait_quiet_s": -1},
+    {"session": "x"},
+    {"on_progress": 5},
+    {"cancel": True},
+    {"model": 5},
+    {"model": []},
+    {"model": bytearray(b"no model")},
+]
+WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *(("tune", () if "model" in one else (M,), one) for one in WRONG_SETTINGS),
+    ("compare", ([M, 5],), {"candidates": "preset:edge"}),
+    ("compare", (M,), {"candidates": 5}),
+    ("compare", (M,), {"candidates": [5]}),
+    ("compare", (M,), {"candidates": None}),
+    ("compare", (M,), {"candidates": [{"a": 1}]}),
+    ("compare", (M, "preset:edge"), {"baseline": 5}),
+    ("measure_longer", (), {"comparison": 5}),
+    ("sweep", (M,), {"vary": 5}),
+    ("sweep", (M,), {"vary": "batch_size"}),
+    ("sweep", (M,), {"vary": {"batch_size": [1, "x"]}}),
+    ("sweep", (M,), {"vary": {"batch_size": None}}),
+    ("sweep", (M,), {"vary": {"graph_optimization_level": ["ORT_ENABLE_ALL", "ALLL"]}}),
+    ("sweep", (M, {"batch_size": [1]}), {"limit_s": "5ms"}),
+    ("sweep", (M, {"batch_size": [1]}), {"limit_s": -1}),
+    ("sweep", (M, {"batch_size": [1]}), {"percentile": 95}),
+    ("search", (M,), {"vary": 5}),
+    ("search", (M,), {"vary": {"intra_op_num_threads": True}}),
+    ("search", (M,), {"fix": ["x"]}),
+    ("search", (M,), {"objective": 5}),
+    ("search", (M,), {"limits": 5}),
+    ("search", (M,), {"without": 5}),
+    ("search", (M,), {"data": "nope.npz"}),
+    ("search", (M,), {"budget_s": 0}),
+    ("search", (M,), {"variants": "all"}),
+    ("search", (M,), {"strategy": 5}),
+    ("resume", (), {"study": 5}),
+    ("resume", ("x",), {"budget_s": -1}),
+    ("explain", (), {"candidate": 5}),
+    ("explain", ("x",), {"baseline": 5}),
+    ("graph", (M,), {"op_types": 5}),
+    ("graph", (M,), {"profile": 5}),
+    ("node_errors", (), {"variant": 5}),
+    ("transform", (M,), {"steps": 5}),
+    ("transform", (M,), {"steps": [5]}),
+    ("transform", (M, "fp16"), {"calibration": 5}),
+    ("transform", (M, "fp16"), {"name": 5}),
+    ("accuracy", ([],), {"data": 5}),
+    ("accuracy", (M,), {"data": 5}),
+    ("accuracy", (M, "x.npz"), {"against": 5}),
+    ("accuracy", (M, "x.npz"), {"delta": -1}),
+    ("scorecard", (), {"config": 5}),
+    ("export", (), {"trial": 5}),
+    ("export", ("x",), {"format": 5}),
+    ("export", ("x",), {"path": 5}),
+    ("verify", (), {"path": 5}),
+    ("verify", (), {"path": None}),
+    ("verify", ("x.zip",), {"margin": -1}),
+    ("verify", ("x.zip",), {"margin": "x"}),
+    ("verify", ("x.zip",), {"budget_s": 0}),
+    ("history", (), {"limit": -1}),
+    ("history", (), {"limit": "x"}),
+    ("history", (), {"starred": "maybe"}),
+    ("history", (), {"search": 5}),
+    ("history", (), {"nope": 1}),
+    ("history", (), {"model": 5}),
+    ("load_result", (), {"ref": None}),
+    ("load_result", ("x",), {"baseline": 5}),
+    ("inspect", (), {"model": None}),
+    ("convert", (), {"source": 5}),
+    ("import_result", (), {"path": 5, "wanted": "profile"}),
+    ("peaks", (), {"threads": "x"}),
+    ("peaks", (), {"threads": -1}),
+]
+
+
+@pytest.mark.parametrize(("function", "positional", "named"), WRONG)
+def test_a_wrong_argument_is_refused_by_its_name(
+    session: Session, function: str, positional: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    arguments = {"session": session, **named}
+    with pytest.raises(ortune.TunerError) as caught:
+        getattr(ortune, function)(*positional, **arguments)
+    told = f"{caught.value.message} {caught.value.hint}"
+    inner = [name for one in named.values() if isinstance(one, dict) for name in one]
+    assert any(name in told for name in [*named, *inner]), told
+    assert session.last is None
+    assert not session.store.comparisons()
+
+
+@pytest.mark.parametrize("named", [{"models": M, "against": "nope"}, {"models": [M, "nope"]}])
+def test_the_accuracy_of_an_unknown_model_is_refused(session: Session, named: dict[str, Any]) -> None:
+    with pytest.raises(ortune.ModelError, match="nope"):
+        ortune.accuracy(data=ROOT / "sample_models" / "digits_test.npz", session=session, **named)
+    assert session.last is None
+
+
+def test_results_stand_for_their_ids(session: Session, tmp_path: Path) -> None:
+    model = inspect(tiny_models.mlp(tmp_path / "mlp.onnx"), session=session)
+    result = tune(model, runs=20, session=session)
+    assert result.record.model_sha256 == model.id
+    assert ortune.load_result(result, session=session).id == result.id
+    assert export(result, session=session).record.trial.id == result.id
+    assert [
+        one.id
+        for one in ortune.history(model=model, grade=["A", "B", "C", "D", "F"], session=session).record.trials
+    ]
+    with pytest.raises(SpecError, match="takes a model"):
+        ortune.profile(result, session=session)
+
+
 # --- scripts and notebooks ----------------------------------------------------------------------------------
 
 

@@ -98,7 +98,7 @@ def test_history_for_other_programs(cli: CommandLine) -> None:
 
 @pytest.mark.parametrize(
     ("filter_", "words"),
-    [({"grade": "A,E"}, "`--grade` takes"), ({"changed": ["intra_op_num_thread=1"]}, "no setting")],
+    [({"grade": "A,E"}, "`grade` takes"), ({"changed": ["intra_op_num_thread=1"]}, "no setting")],
 )
 def test_a_filter_that_nothing_can_pass_is_refused(filter_: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):

@@ -31,14 +31,46 @@ def test_effort_is_of_the_protocol_and_precision_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("precision", "fp8", "`--precision` accepts fp32, fp16, but got `fp8`"),
-        (EFFORT, "quikc", "`--effort` accepts quick, standard, publish, .* Did you mean `quick`"),
-        ("execution_mode", "ORT_SERIAL", "`--execution-mode` accepts ORT_SEQUENTIAL, ORT_PARALLEL"),
+        ("precision", "fp8", "`precision` takes fp32, fp16, but got `fp8`"),
+        (EFFORT, "quikc", "`effort` takes quick, standard, publish, .* Did you mean `quick`"),
+        ("execution_mode", "ORT_SERIAL", "`execution_mode` takes ORT_SEQUENTIAL, ORT_PARALLEL"),
     ],
 )
-def test_what_is_no_choice_is_refused_with_its_option(name: str, text: str, words: str) -> None:
+def test_what_is_no_choice_is_refused_by_its_name(name: str, text: str, words: str) -> None:
     with pytest.raises(SpecError, match=words):
         spec(**{name: text})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "1"),
+        ("on", "1"),
+        ("YES", "1"),
+        (1, "1"),
+        (False, "0"),
+        ("off", "0"),
+        ("false", "0"),
+        ("0", "0"),
+    ],
+)
+def test_a_switch_may_be_text(value: object, text: str) -> None:
+    entry = "session.intra_op.allow_spinning"
+    one = spec(**{entry: value, "use_io_binding": value})
+    assert one.session.session_config_entries == {entry: text}
+    assert one.workload.use_io_binding == (text == "1")
+
+
+@pytest.mark.parametrize("name", ["session.intra_op.allow_spinning", "use_io_binding", "keep_io_types"])
+@pytest.mark.parametrize("value", ["maybe", "", 2, 0.5, []])
+def test_what_is_no_switch_is_refused(name: str, value: object) -> None:
+    with pytest.raises(SpecError, match=f"`{name}` takes True or False"):
+        spec(**{name: value})
+
+
+def test_providers_are_names_or_pairs_with_options() -> None:
+    pairs = spec(providers=[("cuda", {"use_tf32": 0}), "cpu"]).session.providers
+    assert pairs == spec(providers="cuda,cpu", provider_options="cuda.use_tf32=0").session.providers
 
 
 def test_the_protocol_is_asked_for_in_its_own_units() -> None:
@@ -73,7 +105,7 @@ def test_a_share_that_is_none_is_refused(text: str) -> None:
         share("--margin", text)
 
 
-@pytest.mark.parametrize(("text", "instead"), [("5", "5%`, or `--margin 0.05"), ("1", "1%"), ("250", "250%")])
+@pytest.mark.parametrize(("text", "instead"), [("5", "5%` or `0.05"), ("1", "1%"), ("250", "250%")])
 def test_five_without_a_percent_sign_is_not_taken_for_500_percent(text: str, instead: str) -> None:
     with pytest.raises(SpecError, match="percentage") as refused:
         share("--margin", text)
