@@ -28,7 +28,12 @@ Reader = Callable[[str, Any], Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MODELS = ("model", "variant", "conversion", "graph")  # kinds of results whose ID is the hash of a model
+_PATH_OF_MODEL: Mapping[str, Callable[[Any], str]] = {  # kind of a result of a model -> path in its record
+    "model": lambda record: record.model.path,
+    "graph": lambda record: record.model.path,
+    "variant": lambda record: record.result.path,
+    "conversion": lambda record: record["path"],
+}
 _SECTIONS = ("model", "session", "workload", "protocol")
 _CONFIG_KEYS = (*_SECTIONS, "engine", *CRITERIA)
 
@@ -174,10 +179,10 @@ def comparison(name: str, value: object) -> str:
 
 
 def model(name: str, value: object) -> Any:
-    """Return a model: a path or a name as text, bytes, an `onnx.ModelProto`; a result is its hash."""
+    """Return a model: a path or a name as text, bytes, an `onnx.ModelProto`; a result is its path."""
     if isinstance(value, Result):
-        if value.kind in _MODELS:
-            return value.id
+        if (path_of := _PATH_OF_MODEL.get(value.kind)) is not None:
+            return path_of(value.record)
         hint = "Give its ID as `config`." if value.kind == "trial" else "Give the result of `inspect`."
         raise SpecError(f"`{name}` takes a model, but got the result of a {value.kind}.", hint=hint)
     if isinstance(value, str | os.PathLike):
@@ -206,8 +211,9 @@ def models(name: str, value: object) -> Any:
 def config(name: str, value: object) -> Any:
     """Return a configuration: a reference as text, or a dictionary with known keys."""
     if isinstance(value, Result):
-        prefix = "variant:" if value.kind == "variant" else "model:" if value.kind in _MODELS else ""
-        return prefix + ident(name, value)
+        if value.kind == "variant":
+            return f"variant:{value.id}"
+        return f"model:{model(name, value)}" if value.kind in _PATH_OF_MODEL else ident(name, value)
     if isinstance(value, str | os.PathLike):
         return path(name, value)
     if not isinstance(value, Mapping):

@@ -345,7 +345,7 @@ WRONG_SETTINGS: list[dict[str, Any]] = [
 ]
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *(("tune", () if "model" in one else (M,), one) for one in WRONG_SETTINGS),
-    ("compare", ([M, 5],), {"candidates": "preset:edge"}),
+    ("compare", (), {"model": [M, 5], "candidates": "preset:edge"}),
     ("compare", (M,), {"candidates": 5}),
     ("compare", (M,), {"candidates": [5]}),
     ("compare", (M,), {"candidates": None}),
@@ -353,7 +353,8 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("compare", (M, "preset:edge"), {"baseline": 5}),
     ("measure_longer", (), {"comparison": 5}),
     ("sweep", (M,), {"vary": 5}),
-    ("sweep", (M,), {"vary": "batch_size"}),
+    ("sweep", (M,), {"vary": {"batch_size": "x"}}),
+    ("sweep", (M,), {"vary": ["batch_size=1", 5]}),
     ("sweep", (M,), {"vary": {"batch_size": [1, "x"]}}),
     ("sweep", (M,), {"vary": {"batch_size": None}}),
     ("sweep", (M,), {"vary": {"graph_optimization_level": ["ORT_ENABLE_ALL", "ALLL"]}}),
@@ -381,7 +382,7 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("transform", (M,), {"steps": [5]}),
     ("transform", (M, "fp16"), {"calibration": 5}),
     ("transform", (M, "fp16"), {"name": 5}),
-    ("accuracy", ([],), {"data": 5}),
+    ("accuracy", (), {"models": []}),
     ("accuracy", (M,), {"data": 5}),
     ("accuracy", (M, "x.npz"), {"against": 5}),
     ("accuracy", (M, "x.npz"), {"delta": -1}),
