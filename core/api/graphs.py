@@ -169,7 +169,7 @@ def _profile_of(store: Store, trial_id: str, record: ModelRecord) -> Profile:
     if trial.kind != "profile" or trial.state != "COMPLETE":
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) holds no profile.",
-            hint="Profile the model with `ortune profile`, and give the ID of that trial.",
+            hint="Profile the model with `profile`, and give the ID of that trial.",
         )
     if trial.model_sha256 != record.content_sha256:
         raise SpecError(

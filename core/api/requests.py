@@ -131,7 +131,7 @@ def _find_workload_source(
     if len(roots) > 1 and not different_models:
         raise SpecError(
             "The models are not variants of one original, so their outputs may differ.",
-            hint="Compare variants of one model, name that model as MODEL, or add `--different-models`.",
+            hint="Compare variants of one model, name that model as MODEL, or turn on `different_models`.",
         )
     if path is not None:
         return workload_source

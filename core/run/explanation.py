@@ -93,7 +93,7 @@ def with_its_baseline(store: Store, candidate: str) -> Pair:
     if not contrasts:
         raise SpecError(
             f"Trial `{trial.id[:12]}` was compared with nothing.",
-            hint="Name two trials: the baseline, then the one to explain. `ortune history` lists them.",
+            hint="Name two trials: the baseline, then the one to explain. `history` lists them.",
         )
     return pair(store, contrasts[0]["baseline"], trial.id)
 
@@ -102,7 +102,7 @@ def _check(trial: Trial) -> None:
     if trial.state != "COMPLETE" or not trial.p50_s:
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
-            hint="Choose complete measurements from `ortune history`.",
+            hint="Choose complete measurements from `history`.",
         )
     engine = trial.spec.get("engine", engines.DEFAULT)
     engines.require(engine, "profile", of=f", but the trial `{trial.id[:12]}` ran on it")

@@ -46,9 +46,25 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
         )
     if first["type"] == "missing":
         return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")
-    rule = first["msg"].replace("Input should be", "must be")
+    rule, hint = _RULES.get(first["type"], (first["msg"].replace("Input should be", "must be"), ""))
     got = shown(first["input"])
-    return SpecError(f"`{where}` {rule}, but got {got}.{more}", hint=f"Correct `{where}`.")
+    return SpecError(
+        f"`{where}` {rule}, but got {got}.{more}", hint=hint or f"Give `{where}` a value that fits."
+    )
+
+
+_LIST = ("must be a list", "Write the values in square brackets.")
+_MAPPING = ("must be a dictionary", "Write names with their values.")
+_RULES: Mapping[str, tuple[str, str]] = {  # pydantic's type of an error -> the rule and how to keep it
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "bool_type": ("must be true or false", "Write `true` or `false`."),
+    "int_type": ("must be a whole number", "Write a number without quotes and fraction."),
+    "float_type": ("must be a number", "Write a number without quotes."),
+    "string_type": ("must be text", "Write text."),
+}
 
 
 def shown(value: object) -> str:

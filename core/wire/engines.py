@@ -91,6 +91,6 @@ def known_engine(name: str) -> str:
     if name not in ENGINES:
         raise SpecError(
             f"`engine` must be one of {', '.join(ENGINES)}, but got `{name[:80]}`.{nearest(name, ENGINES)}",
-            hint="Correct `engine`.",
+            hint="Choose one of them.",
         )
     return name

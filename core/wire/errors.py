@@ -90,7 +90,9 @@ INTERRUPTED = "was interrupted: the process that ran it ended."  # end of the me
 
 def unwritable(path: object, error: OSError) -> SpecError:
     """Return the error for an output file that cannot be written."""
-    return SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=WRITABLE_HINT)
+    missing = isinstance(error, FileNotFoundError)
+    hint = "Create its folder first, or choose another." if missing else WRITABLE_HINT
+    return SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=hint)
 
 
 def unexpected_words(error: Exception) -> str:

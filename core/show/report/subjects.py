@@ -120,7 +120,7 @@ def find(store: Store, refs: Sequence[str]) -> About:
     if not found:
         raise StoreError(
             f"There is no trial, comparison, search, sweep or scorecard `{ref[:80]}`.",
-            hint="Choose an ID from `ortune history` or `ortune searches list`.",
+            hint="Choose an ID that `history` lists, or that of a search.",
         )
     return found[0]
 

@@ -111,7 +111,8 @@ def _check_range(option: Option, value: float) -> None:
 
 def _wrong(option: Option, wanted: str, value: Any) -> SpecError:
     return SpecError(
-        f"`{option.name}` must be {wanted}, but got `{str(value)[:40]}`.", hint=f"Correct `{option.name}`."
+        f"`{option.name}` must be {wanted}, but got `{str(value)[:40]}`.",
+        hint=f"Give `{option.name}` {wanted}.",
     )
 
 
