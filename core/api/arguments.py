@@ -114,6 +114,13 @@ def number(name: str, value: object, *, low: float | None = None, high: float | 
     return _within(name, value if isinstance(value, int) else float(value), low, high)
 
 
+def _positive(name: str, value: object) -> float:
+    found = number(name, value)
+    if found <= 0:
+        raise SpecError(f"`{name}` must be above 0; got {found:g}.", hint="Write seconds, such as 0.005.")
+    return found
+
+
 def part(name: str, value: object, *, high: float | None = None) -> float:
     """Return a share of 0 or more; the text `5%` is 0.05."""
     return number(name, share(name, value) if isinstance(value, str) else value, low=0, high=high)
@@ -300,7 +307,7 @@ READERS: Mapping[str, Reader] = {  # name of an argument -> how it is read; a fu
     **dict.fromkeys(("delta", "calibration_share"), partial(part, high=1)),
     "wait_quiet_s": duration,
     "budget_s": budget,
-    "limit_s": partial(number, low=1e-9),
+    "limit_s": _positive,
     "limit": partial(whole, low=1),
     "threads": partial(whole, low=0, high=MAX_THREADS),
     "opset": partial(whole, low=1),

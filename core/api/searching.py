@@ -41,10 +41,12 @@ from core.spec.question import (
     PRESETS,
     STRATEGIES,
     Question,
+    find_setting,
     parse_limits,
     parse_objective,
     question_from_dict,
 )
+from core.spec.space import MODEL
 from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
 
@@ -110,8 +112,9 @@ def search(
     """
     session = session or default_session()
     asked = _question_part(objective, limits, preset)
-    varied = dict(values_to_try(name, values) for name, values in (vary or {}).items())
-    fixed = {name: _fixed(name, value) for name, value in (fix or {}).items()}
+    varied = dict(values_to_try(_searched(name), values) for name, values in (vary or {}).items())
+    kept = [values_to_try(find_setting(name).name, [value]) for name, value in (fix or {}).items()]
+    fixed = {name: value for name, [value] in kept}
     if strategy in OLD_STRATEGIES:
         session.note(f"The strategy `{strategy}` is no longer offered. The search uses the default one.")
         strategy = "race"
@@ -196,9 +199,8 @@ def resume(
     return _run(session, search_job(prepared, wait_quiet_s=wait_quiet_s), {}, on_progress, cancel)
 
 
-def _fixed(name: str, value: Any) -> Any:
-    """Return the value of `fix` as a setting has it; it may be text as on the command line."""
-    return values_to_try(name, [value])[1][0]
+def _searched(name: str) -> str:
+    return name if name == MODEL else find_setting(name).name
 
 
 def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Prepared:

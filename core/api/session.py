@@ -28,8 +28,9 @@ from core.run.job import Status as Status
 from core.run.job_log import clean_up as clean_up
 from core.run.scheduler import Scheduler as Scheduler
 from core.spec import TrialSpec
+from core.spec.validation import shown
 from core.store import Store
-from core.wire.errors import WorkerError, error_from_record
+from core.wire.errors import SpecError, WorkerError, error_from_record
 
 if TYPE_CHECKING:
     from core.api.results import Result
@@ -70,6 +71,10 @@ class Session:
         Raises:
             StoreError: the store cannot be used.
         """
+        if not isinstance(store, Store | str | os.PathLike | None):
+            raise SpecError(
+                f"`store` takes a path, but got {shown(store)}.", hint="Give the path of a store."
+            )
         self.store = store if isinstance(store, Store) else Store(None if store is None else Path(store))
         self.last: Result[Any] | None = None  # started here last, also if it was interrupted
         self._owner = owner or f"Python of {user_on_host()}"

@@ -54,7 +54,7 @@ def test_what_people_read_and_a_comparison_that_needs_more_rows(line: CommandLin
 def test_data_and_models_that_do_not_fit_are_two_lines(line: CommandLine, tmp_path: Path) -> None:
     missing = line.run("accuracy", "digits_cnn")
     assert missing.code == 2
-    assert "--data" in missing.err
+    assert "`data`" in missing.err
     model = tiny_models.identity(tmp_path / "ints.onnx", "int64", ("batch", 1, 8, 8))
     wrong = line.run("accuracy", str(model), *DATA, "--json", "--quiet")
     assert wrong.code == 2
@@ -94,4 +94,4 @@ def test_rows_that_calibrated_the_model_and_score_it_are_told(line: CommandLine)
 def test_a_share_without_data_to_calibrate_on_is_two_lines(line: CommandLine) -> None:
     done = line.run("transform", "digits_cnn", "--int8-static", "--calibration-share", "25%")
     assert done.code == 2
-    assert "--calibration" in done.err
+    assert "`calibration`" in done.err

@@ -563,7 +563,7 @@ def test_a_sweep_goes_on_beside_points_that_are_refused_or_fail_and_says_where_e
 def test_a_sweep_without_values_says_what_to_give(cli: CommandLine, mlp: str) -> None:
     done = cli.run("sweep", mlp)
     assert done.code == 2
-    assert "--batch-size 1,2,4,8" in done.err
+    assert "`vary`" in done.err
 
 
 # --- models and machine -----------------------------------------------------------------------------------

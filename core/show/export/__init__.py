@@ -233,10 +233,10 @@ def format_named(name: str) -> ExportFormat:
         if one.name == name:
             return one
     if name in _REMOVED:
-        raise SpecError(f"`--format {name}` was removed.", hint=_REMOVED[name])
+        raise SpecError(f"The format `{name}` was removed.", hint=_REMOVED[name])
     raise SpecError(
-        f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
-        hint="List the formats and what each supports: ortune export --list",
+        f"`format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
+        hint="Choose one of them.",
     )
 
 
