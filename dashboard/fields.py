@@ -33,12 +33,11 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
 
-TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # for these, off is the default
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
-NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in this order
 OPTIONS = ("option.", "options.")  # prefixes of the widget keys of provider options
 SIZES = ("dim.", "value.")  # and of sizes and fixed values of inputs
-_SPECIAL = ("providers", "dims", "feeds", "feed_values")
+_SPECIAL = ("providers", "dims", "feeds", "feed_values")  # several widgets, or a list of its own
+_OF_RUNTIME = ("attribute", *ENTRIES)  # targets for which ONNX Runtime has a default
 
 
 def key(name: str) -> str:
@@ -68,7 +67,11 @@ def value_key(input_name: str) -> str:
 
 def is_tristate(setting: TrialSetting) -> bool:
     """Whether ONNX Runtime chooses the default of a switch."""
-    return setting.kind == "bool" and setting.name not in TOGGLES
+    return setting.kind == "bool" and setting.target in _OF_RUNTIME
+
+
+def _is_list_of_names(setting: TrialSetting) -> bool:
+    return setting.kind == "list" and setting.target == "session"
 
 
 def defaults() -> dict[str, Any]:
@@ -85,9 +88,9 @@ def _default(setting: TrialSetting) -> Any:
         return DEFAULT
     if setting.kind == "bool":
         return bool(setting.default)
-    if setting.name in NAME_LISTS:
+    if _is_list_of_names(setting):
         return []
-    if setting.target in ("attribute", *ENTRIES):
+    if setting.target in _OF_RUNTIME:
         return "" if setting.kind in ("choice", "text") else None  # empty text: ONNX Runtime's default
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
@@ -351,11 +354,11 @@ def _widget_value(setting: TrialSetting, spec: TrialSpec) -> Any:
         return DEFAULT if value is None else ON if value else OFF
     if value is None:
         return _default(setting)
-    if setting.name in NAME_LISTS and isinstance(value, tuple):
-        return list(value)
     if isinstance(value, dict):
         return "\n".join(f"{name}={text}" for name, text in value.items())
-    return ", ".join(str(one) for one in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value) if _is_list_of_names(setting) else ", ".join(map(str, value))
+    return value
 
 
 def _option_values(provider: str, options: Mapping[str, str]) -> dict[str, Any]:
