@@ -150,7 +150,10 @@ def _with_data(
         changes = {"path": fspath(data)}
     dataset = {**before, **{name: one for name, one in changes.items() if one is not None}}
     if images := changes.get("preprocessing"):
-        dataset["preprocessing"] = {**before.get("preprocessing", {}), **images}
+        dataset["preprocessing"] = {
+            **before.get("preprocessing", {}),
+            **arguments.mapping("preprocessing", images),
+        }
     if "path" not in dataset:
         raise SpecError(
             "No labelled data are given.",

@@ -16,7 +16,7 @@ from core.api import arguments
 from core.api.references import keeps_model, read_text
 from core.spec import CRITERIA, WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
-from core.spec.question import find_setting, parse_value
+from core.spec.question import find_setting, nearest_setting, parse_value
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, Value
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.spec.space import MODEL
@@ -48,10 +48,8 @@ def given_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     known = {"provider_options", *(setting.name for setting in SETTINGS)}
     for name in given:
         if name not in known:
-            short = next((one.name for one in SETTINGS if name == one.short), "")
-            meant = f" Did you mean `{short}`?" if short else nearest(name, known)
             raise SpecError(
-                f"There is no setting `{name[:80]}`.{meant}",
+                f"There is no setting `{name[:80]}`.{nearest_setting(name, known)}",
                 hint="`docs/reference/settings.md` lists all settings.",
             )
     return given
@@ -105,15 +103,16 @@ def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
         return
     part = data[_SECTION.get(setting.target, setting.target)]
     if setting.name == "providers":
-        part["providers"] = _chain(part.get("providers", []), value)
+        part["providers"] = _chain(_providers_of(part), value)
     elif setting.name == "feeds":
         _apply_inputs(part, _sources(value))
     elif setting.kind == "mapping":
-        part[setting.name] = {**part.get(setting.name, {}), **_entries(setting, value)}
+        before = arguments.mapping(setting.name, part.get(setting.name, {}))
+        part[setting.name] = {**before, **_entries(setting, value)}
     elif (entries := ENTRIES.get(setting.target)) is not None:
         typed = _typed(setting, value)
         text = str(int(typed)) if setting.kind == "bool" else str(typed)
-        part[entries] = {**part.get(entries, {}), setting.name: text}
+        part[entries] = {**arguments.mapping(entries, part.get(entries, {})), setting.name: text}
     else:
         part[setting.field] = _typed(setting, value)
 
@@ -131,7 +130,7 @@ def _sources(value: Any) -> list[str]:
 
 
 def _entries(setting: TrialSetting, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    if isinstance(value, str | list | tuple):
         return _values(setting, [_pair(setting.name, one) for one in arguments.texts(setting.name, value)])
     found = arguments.mapping(setting.name, value)
     if setting.name not in _OF_DIMENSIONS:
@@ -229,6 +228,17 @@ def provider_name(text: str) -> str:
     return _SHORT_PROVIDERS.get(short, text)
 
 
+def _providers_of(session: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the provider chain of a configuration."""
+    found = arguments.listed("providers", session.get("providers", []))
+    for one in found:
+        if not isinstance(one, Mapping) or "name" not in one:
+            hint = 'Write for example [{"name": "CPUExecutionProvider"}].'
+            arguments.refuse("config['session']['providers']", "a list of dictionaries", one, hint)
+        arguments.mapping("options", one.get("options", {}))
+    return found
+
+
 def _chain(before: Sequence[Mapping[str, Any]], value: Any) -> list[dict[str, Any]]:
     """Return a new provider chain of names and (name, options) pairs.
 
@@ -254,9 +264,9 @@ def _chain(before: Sequence[Mapping[str, Any]], value: Any) -> list[dict[str, An
 
 def _apply_provider_options(session: dict[str, Any], value: Any) -> None:
     texts = arguments.texts("provider_options", value)
-    chain = [
-        {"name": one["name"], "options": {**one.get("options", {})}} for one in session.get("providers", [])
-    ]
+    if not texts:
+        return
+    chain = [{"name": one["name"], "options": {**one.get("options", {})}} for one in _providers_of(session)]
     by_name = {one["name"]: one["options"] for one in chain}
     for text in texts:
         address, value = _pair("provider_options", text)
@@ -274,8 +284,7 @@ def _apply_provider_options(session: dict[str, Any], value: Any) -> None:
                 hint=f"Add `{short}` to `providers`.",
             )
         by_name[name][key] = value
-    if texts:
-        session["providers"] = chain
+    session["providers"] = chain
 
 
 # --- inputs ------------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def _step(one: StepLike, dims: Mapping[str, int]) -> Step:
     if isinstance(data.get("kind"), str):
         data["kind"] = data["kind"].replace("-", "_")
     if data.get("kind") == "fix_dims":
-        data["options"] = {"dims": dict(dims), **data.get("options", {})}
+        data["options"] = {"dims": dict(dims), **arguments.mapping("options", data.get("options", {}))}
     return step_from_dict(data)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -297,9 +297,15 @@ def find_setting(name: str) -> TrialSetting:
     if plain in by_flag:
         return by_flag[plain]
     raise SpecError(
-        f"Unknown setting `{name[:60]}`.{nearest(name, {*known, *by_flag})}",
+        f"Unknown setting `{name[:60]}`.{nearest_setting(name, {*known, *by_flag})}",
         hint="`docs/reference/settings.md` lists all settings.",
     )
+
+
+def nearest_setting(name: str, known: Iterable[str]) -> str:
+    """Return the question whether another setting is meant; a short name of a table means its setting."""
+    meant = next((one.name for one in SETTINGS if one.short == name), None)
+    return nearest(name, known) if meant is None else f" Did you mean `{meant}`?"
 
 
 def parse_value(setting: TrialSetting, text: str) -> Value | None:
