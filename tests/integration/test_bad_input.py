@@ -151,7 +151,7 @@ def test_a_bad_model_becomes_a_failed_trial_and_with_json_a_document(
         (["--provider", "cuda", "--provider-option", "cuda.nope=1"], "nope"),
         (["--session-config", "session.nope=1"], "session.nope"),
         (["--disable-optimizer", "Nope"], "Nope"),
-        (["--graph-optimization-level", "FAST"], "--graph-optimization-level"),
+        (["--graph-optimization-level", "FAST"], "graph_optimization_level"),
         (["--precision", "fp8"], "precision"),
         (["--intra-op-num-threads", "100000"], "intra_op_num_threads"),
         (["--intra-op-num-threads", "2", "--intra-op-thread-affinities", "0"], "affinities"),
