@@ -67,6 +67,7 @@ def self_test(
         read=lambda: found,
         document=documents.noise_check,
         content=lambda one: models_and_machines.noise_check_sheet(evaluate(one)),
+        numbers=lambda one: frames.noise(evaluate(one)),
     )
     return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import Difference
 from core.evidence.roofline import Peak
 from core.evidence.statistics import Estimate
@@ -14,10 +15,12 @@ from core.run.variants import precision_of_model, variant_of
 from core.show.sheets import differences as differences_sheet
 from core.show.sheets.variants import steps_words
 from core.show.table import Column, Item, Kind, Table, Value, tabulate
+from core.spec.metrics import Quantity
 from core.store import Accuracy, ModelRecord
 
 Made = tuple[Column, Callable[[Item], Value]]
 _ENDS = ("value", "low", "high")
+_UNITS: Mapping[Quantity, str] = {"time": "s", "rate": "samples/s", "size": "bytes"}
 _DIFFERENCE = {"difference": "difference", "difference_low": "low", "difference_high": "high"}
 
 
@@ -65,7 +68,7 @@ def _judged(key: str) -> Callable[[Mapping[str, Any]], Value]:
 
 
 def targets(card: Iterable[ScorecardRow]) -> Table:
-    """Return a row for each target of each configuration; numbers are in the unit of the metric."""
+    """Return a row for each target of each configuration; numbers are in the `unit`, shares are of 1."""
 
     def number(name: str) -> Made[tuple[ScorecardRow, TargetResult]]:
         return _column(name, "number", lambda row: getattr(row[1], name))
@@ -77,6 +80,7 @@ def targets(card: Iterable[ScorecardRow]) -> Table:
         _column("limit", "text", lambda row: row[1].target.limit_words),
         _column("state", "text", lambda row: row[1].state),
         *map(number, ("value", "low", "high", "margin")),
+        _column("unit", "text", lambda row: _UNITS.get(row[1].target.about.quantity, "")),
     )
 
 
@@ -134,6 +138,18 @@ def models(records: Iterable[ModelRecord], verdicts: Mapping[str, Mapping[str, A
         _column("seconds", "number", lambda one: fact(one, "seconds")),
         *shown,
         _column("hash", "text", lambda one: one.content_sha256),
+    )
+
+
+def noise(answer: NoiseCheckResult) -> Table:
+    """Return a row for each effort: what it needs on this machine."""
+    return tabulate(
+        answer.needs,
+        _column("effort", "text", lambda one: one.precision),
+        _column("half_width", "number", lambda one: one.target),
+        _column("launches", "count", lambda one: one.generations),
+        _column("seconds", "number", lambda one: one.seconds),
+        _column("within_budget", "text", lambda one: one.fits),
     )
 
 

@@ -33,6 +33,7 @@ print(result)  # kind, ID and verdict
 frame = result.to_frame()  # latencies, speed-ups and verdicts as numbers
 session.close()"""
 _MEMBERS = ("verdict", "to_frame", "to_dict", "record", "table", "sheet", "plot")
+_ID = "`load_result` finds trials, comparisons, searches, sweeps, scorecards and accuracies by their ID."
 _KEYS = (
     ("speed-up", "`ratio`, `ratio_low`, `ratio_high` of an entry of `contrasts`", "ContrastRecord"),
     ("verdict", "`verdict` of the same entry", "ContrastRecord"),
@@ -80,7 +81,7 @@ def python_api() -> str:
             ortune.Result,
             _MEMBERS,
             kind="What it is, for example `trial`.",
-            id="Of the record; `load_result` finds it again.",
+            id=_ID,
         ),
         "`print(result)` shows kind, ID and verdict; notebooks show the tables. "
         "`to_dict()` is the document of the command, see [JSON documents](json.md):",

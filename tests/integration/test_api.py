@@ -387,6 +387,18 @@ def test_frames_and_lines_of_measurements(session: Session, tmp_path: Path) -> N
     assert "to_dict" in refused.value.hint
 
 
+def test_frames_and_lines_of_the_machine(session: Session) -> None:
+    check_line(machine(), "logical CPU")
+    with simulated_clock.machine():
+        noise = self_test(session=session)
+    check_line(noise, "Noise check")
+    if noise.record and len(noise.to_frame()):
+        check_numbers(noise, "half_width", "launches", "seconds")
+    speed = peaks(session=session)
+    check_numbers(speed, "threads", "operations_per_s", "operations_per_s_low", "bytes_per_s_high")
+    check_line(speed, "operations per second")
+
+
 def test_frames_and_lines_of_models_and_searches(session: Session, tmp_path: Path) -> None:
     model = tiny_models.mlp(tmp_path / "mlp.onnx")
     made = transform(model, "fp16", session=session)
@@ -414,6 +426,7 @@ def test_accuracies_and_scorecards_are_loaded_again_as_numbers(session: Session)
     with simulated_clock.machine():
         card = ortune.scorecard({"model": {"path": "digits_cnn"}, "targets": targets}, session=session)
     check_numbers(card, "value", "low", "high", "margin")
+    assert list(card.to_frame()["unit"]) == ["s"]
     check_line(card, "meets every target")
     stored = ortune.load_result(card.id, session=session)
     assert (stored.kind, list(stored.to_frame()["state"])) == ("scorecard", ["MET"])

@@ -320,10 +320,10 @@ def search_verdict(record: StudyRecord) -> str:
 
 def trial_verdict(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
     """Return the verdict in one sentence, its colour, and its basis."""
-    if trial.kind == "profile":
-        return "Where a run spends its time. A profile has no verdict.", "gray", []
     if not trial.facts:
         return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
+    if trial.kind == "profile":
+        return "Where a run spends its time. A profile has no verdict.", "gray", []
     own = verdict.contrasts_of(comparison, trial.id) if comparison is not None else []
     if comparison is None or not own:
         alone = "This is the baseline itself."

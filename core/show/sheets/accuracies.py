@@ -63,7 +63,7 @@ def headline(
         for name, one in found
     ]
     said = [one["accuracy"]["text"] for one in compared]
-    return "; ".join([*texts, *said, *(one["message"] for one in errors)])
+    return "; ".join([*texts, *said, *(one["message"] for one in errors)]) or "nothing is measured yet"
 
 
 def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:
