@@ -365,6 +365,8 @@ def check_header(path: Path) -> None:
         raise access_error(path, error) from error
     if header:
         if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+            if path.suffix != ".db":  # a store is renamed when it is damaged, another file never
+                raise StoreError(f"`{path}` is no result store.", hint="Name a file that ends in `.db`.")
             raise sqlite3.DatabaseError("it is no SQLite file")  # SQLite would overwrite a short one
         version = int.from_bytes(header[60:64], "big")
         application = int.from_bytes(header[68:72], "big")

@@ -445,3 +445,12 @@ def test_writer_that_stays_stops_a_restore(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):
             restore(tmp_path / "kept.db")
+
+
+def test_a_file_that_is_no_store_is_refused_and_stays(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("mine")
+    with pytest.raises(StoreError, match="is no result store"):
+        Store(notes)
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.md"]
+    assert notes.read_text() == "mine"
