@@ -13,6 +13,7 @@ from typing import Any
 
 from core import wire
 from core.api.requests import Size
+from core.api.settings import INPUTS, spec_data
 from core.spec import TrialSpec, WorkloadSpec, requested_value, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.settings import (
@@ -32,12 +33,11 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
 
-TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # for these, off is the default
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
-NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in this order
 OPTIONS = ("option.", "options.")  # prefixes of the widget keys of provider options
 SIZES = ("dim.", "value.")  # and of sizes and fixed values of inputs
-_SPECIAL = ("providers", "dims", "feeds", "feed_values")
+_SPECIAL = ("providers", "dims", "feeds", "feed_values")  # several widgets, or a list of its own
+_OF_RUNTIME = ("attribute", *ENTRIES)  # targets for which ONNX Runtime has a default
 
 
 def key(name: str) -> str:
@@ -67,7 +67,11 @@ def value_key(input_name: str) -> str:
 
 def is_tristate(setting: TrialSetting) -> bool:
     """Whether ONNX Runtime chooses the default of a switch."""
-    return setting.kind == "bool" and setting.name not in TOGGLES
+    return setting.kind == "bool" and setting.target in _OF_RUNTIME
+
+
+def _is_list_of_names(setting: TrialSetting) -> bool:
+    return setting.kind == "list" and setting.target == "session"
 
 
 def defaults() -> dict[str, Any]:
@@ -84,9 +88,9 @@ def _default(setting: TrialSetting) -> Any:
         return DEFAULT
     if setting.kind == "bool":
         return bool(setting.default)
-    if setting.name in NAME_LISTS:
+    if _is_list_of_names(setting):
         return []
-    if setting.target in ("attribute", *ENTRIES):
+    if setting.target in _OF_RUNTIME:
         return "" if setting.kind in ("choice", "text") else None  # empty text: ONNX Runtime's default
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
@@ -134,19 +138,13 @@ def spec_from_values(
         SpecError: an invalid value, or text that cannot be read.
     """
     have = {**defaults(), **values}
-    data: dict[str, Any] = {
-        "model": {
-            "path": path,
-            "sha256": sha256,
-            "precision": have[key("precision")],
-            "keep_io_types": have[key("keep_io_types")],
-        },
-        "session": _session(have),
-        "workload": _workload(have, info),
-        "protocol": {k.field: _protocol(k, have) for k in SETTINGS if k.target == "protocol"},
-        "engine": have[key("engine")],
+    providers = [{"name": name, "options": _options(name, have)} for name in have[key("providers")] or []]
+    config = {
+        "model": {"path": path, "sha256": sha256},
+        "session": {"providers": providers},
+        "workload": _inputs(have, info),
     }
-    return spec_from_dict(data)
+    return spec_from_dict(spec_data(config, None, _given(SETTINGS, have, info)))
 
 
 def workload_from_values(values: Mapping[str, Any], info: wire.ModelInfo) -> WorkloadSpec:
@@ -155,72 +153,48 @@ def workload_from_values(values: Mapping[str, Any], info: wire.ModelInfo) -> Wor
     Raises:
         SpecError: see `spec_from_values`.
     """
-    asked = _workload({**defaults(), **values}, info)
-    fed = {name: part for name, part in asked.items() if name not in ("use_io_binding", "streams")}
-    return spec_from_dict({"model": {"path": "model"}, "workload": fed}).workload
+    have = {**defaults(), **values}
+    given = _given(map(trial_setting, INPUTS), have, info)
+    return spec_from_dict(spec_data({"workload": _inputs(have, info)}, "model", given)).workload
 
 
-def _session(have: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {k.name: _requested_value(k, have) for k in SETTINGS if k.target == "attribute"}
-    return {
-        **{name: value for name, value in attributes.items() if value is not None},
-        "providers": [
-            {"name": name, "options": _options(name, have)} for name in have[key("providers")] or []
-        ],
-        **{name: list(have[key(name)] or []) for name in ("disabled_optimizers", *LIBRARIES)},
-        **{name: _entries(target, have) for target, name in ENTRIES.items()},
-        "free_dimension_overrides": _overrides(have),
-        "allow_fallback": bool(have[key("allow_fallback")]),
-        "expert": bool(have[key("expert")]),
-    }
+def _given(
+    settings: Iterable[TrialSetting], have: Mapping[str, Any], info: wire.ModelInfo | None
+) -> dict[str, Any]:
+    """Return the settings that are set by one widget each, by name, for `spec_data`."""
+    own = [one for one in settings if one.name not in _SPECIAL]
+    if info is not None and info["batch_dim"] is None:
+        own = [one for one in own if one.name != "batch_size"]  # the model's batch is fixed
+    values = {one.name: _value(one, have[key(one.name)]) for one in own}
+    given = {name: value for name, value in values.items() if value is not None}
+    for target, entries in ENTRIES.items():
+        for name in given.get(entries, {}):
+            if name in given and trial_setting(name).target == target:
+                raise SpecError(
+                    f"`{name}` is set by its own control and again as a config entry.",
+                    hint="Remove it from the free config entries.",
+                )
+    return given
 
 
-def _requested_value(setting: TrialSetting, have: Mapping[str, Any]) -> bool | int | str | None:
-    value = have[key(setting.name)]
+def _value(setting: TrialSetting, value: Any) -> Any:
+    """Return the value that a widget gives a setting; None: it sets nothing."""
     if is_tristate(setting):
         return {ON: True, OFF: False}.get(value)
-    return None if value in ("", None) else value
-
-
-def _protocol(setting: TrialSetting, have: Mapping[str, Any]) -> float | str | None:
-    value = have[key(setting.name)]
-    if setting.kind in ("choice", "text"):
-        return str(value or "").strip() if setting.kind == "text" else str(value)
-    if value is None and setting.default is None:
-        return None  # the effort decides
-    return float(value) if setting.kind == "float" and value is not None else _number(setting, have)
-
-
-def _number(setting: TrialSetting, have: Mapping[str, Any]) -> int:
-    value = have[key(setting.name)]
-    if value is None:
+    if setting.name == "free_dimension_overrides":
+        return _overrides(value or "")
+    if setting.kind == "mapping":
+        return parse_lines(value or "")
+    if setting.name in ("image_mean", "image_std"):
+        return numbers(setting.name, value)
+    value = value.strip() if isinstance(value, str) else value
+    if value is None and setting.kind in ("int", "float") and _default(setting) is not None:
         raise SpecError(f"`{setting.name}` is empty.", hint=f"Give a number, for example {setting.default}.")
-    return int(value)
+    return None if value == "" else value
 
 
-def _entries(target: str, have: Mapping[str, Any]) -> dict[str, str]:
-    """Return the config entries with a control of their own, and the free ones."""
-    own = {
-        k.name: value
-        for k in SETTINGS
-        if k.target == target
-        if (value := _requested_value(k, have)) is not None
-    }
-    entries = {
-        name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in own.items()
-    }
-    for name, text in parse_lines(have[key(ENTRIES[target])] or "").items():
-        if name in entries:
-            raise SpecError(
-                f"`{name}` is set by its own control and again as a config entry.",
-                hint="Remove it from the free config entries.",
-            )
-        entries[name] = text
-    return entries
-
-
-def _overrides(have: Mapping[str, Any]) -> dict[str, int]:
-    found = parse_lines(have[key("free_dimension_overrides")] or "")
+def _overrides(text: str) -> dict[str, int]:
+    found = parse_lines(text)
     if wrong := next((one for one in found.items() if not is_whole_number(one[1])), None):
         raise SpecError(
             f"The override of `{wrong[0]}` must be a whole number, but got `{wrong[1][:40]}`.",
@@ -262,19 +236,8 @@ def _options(provider: str, have: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
-    fixed = info is not None and info["batch_dim"] is None
-    return {
-        "batch_size": None if fixed else _number(trial_setting("batch_size"), have),
-        "dims": _dims(have, info),
-        "use_io_binding": bool(have[key("use_io_binding")]),
-        "streams": _number(trial_setting("streams"), have),
-        "seed": _number(trial_setting("seed"), have),
-        "feeds": _feeds(have),
-        "feed_values": _feed_values(have, info),
-        "image_mean": numbers("image_mean", have[key("image_mean")]),
-        "image_std": numbers("image_std", have[key("image_std")]),
-    }
+def _inputs(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
+    return {"dims": _dims(have, info), "feeds": _feeds(have), "feed_values": _feed_values(have, info)}
 
 
 def _feeds(have: Mapping[str, Any]) -> str:
@@ -391,11 +354,11 @@ def _widget_value(setting: TrialSetting, spec: TrialSpec) -> Any:
         return DEFAULT if value is None else ON if value else OFF
     if value is None:
         return _default(setting)
-    if setting.name in NAME_LISTS and isinstance(value, tuple):
-        return list(value)
     if isinstance(value, dict):
         return "\n".join(f"{name}={text}" for name, text in value.items())
-    return ", ".join(str(one) for one in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value) if _is_list_of_names(setting) else ", ".join(map(str, value))
+    return value
 
 
 def _option_values(provider: str, options: Mapping[str, str]) -> dict[str, Any]:

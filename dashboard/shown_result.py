@@ -25,6 +25,8 @@ class _Stored(Protocol):
 
 Result = TypeVar("Result", bound=_Stored)
 
+_NO_MODEL = "none"  # a link opened a result before a model was current: the first one is no change
+
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
@@ -59,14 +61,15 @@ class ShownResult:
     def show(self, result: str | None) -> None:
         """Show a result whose settings the page has already, or none."""
         self.link(result)  # first, because Streamlit may end a run at any access to the session
-        st.session_state[f"{self.key}.of"] = st.session_state.get(state.MODEL) if result else None
+        current = st.session_state.get(state.MODEL) or _NO_MODEL
+        st.session_state[f"{self.key}.of"] = current if result else None
         st.session_state[self.key] = result
 
     def is_new_model(self, record: ModelRecord) -> bool:
         """Whether another model was current when a result was shown, or none was shown; once per model."""
         before = st.session_state.get(f"{self.key}.of")
         st.session_state[f"{self.key}.of"] = record.content_sha256
-        return bool(before != record.content_sha256)
+        return before not in (record.content_sha256, _NO_MODEL)
 
     def open(self, read: Callable[[str], Result], load: Callable[[Result], None]) -> Result | None:
         """Return the shown result; drop an id that does not exist, and keep its error.

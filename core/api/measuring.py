@@ -31,7 +31,7 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session
 from core.api.settings import EFFORT, given_of, spec_data
 from core.evidence import continuation
-from core.evidence.comparison import Comparison, Configuration, failures
+from core.evidence.comparison import CANDIDATE_LABEL, Comparison, Configuration, failures
 from core.evidence.measurement import Trial
 from core.evidence.roofline import Peak, peaks_of
 from core.run import job_types
@@ -97,9 +97,8 @@ def tune(
     rival = None if baseline is None else baseline_of(baseline, spec, given, session)
     (spec, *others), sizes = with_sizes([spec] if rival is None else [spec, rival.spec], session)
     rival = None if rival is None else replace(rival, spec=others[0])
-    asked = Configuration(spec=spec, label="candidate")
     job = tune_job(session, spec, baseline=rival, wait_quiet_s=wait_quiet_s)
-    announce(session, [asked] if rival is None else [asked, rival])
+    announce(session, [Configuration(spec=spec, label=CANDIDATE_LABEL), *([rival] if rival else [])])
     result = session.last = trial_result(session, job.follow, sizes)
     status = session.run(job, on_progress=on_progress, cancel=cancel)
     result = session.last = trial_result(session, job.follow, sizes, status)
@@ -123,8 +122,9 @@ def tune_job(
     Raises:
         TunerError: it cannot run, or the session does not admit it.
     """
-    asked = Configuration(spec=spec, label="candidate")
-    check(session, [asked] if baseline is None else [asked, baseline])
+    if baseline is not None:
+        check_spec(session, baseline.spec)
+    check_spec(session, spec)
     return job_types.tune(spec, baseline=baseline, model_name=model_name, wait_quiet_s=wait_quiet_s)
 
 

@@ -111,7 +111,9 @@ def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    return [value] if isinstance(value, str | PurePath) else value
+    """Return one text, one path or several of them as texts."""
+    listed = [value] if isinstance(value, str | PurePath) else value
+    return [str(one) if isinstance(one, PurePath) else one for one in listed]
 
 
 def _entries(setting: TrialSetting, value: Any) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ SELF_TEST_MODEL = "digits_cnn"  # included in ORTune; runs of half a millisecond
 def tune(
     spec: TrialSpec,
     *,
-    baseline: Configuration | TrialSpec | None = None,
+    baseline: Configuration | None = None,
     study: str = "",
     model_name: str | None = None,
     wait_quiet_s: float = 0.0,
@@ -57,17 +57,15 @@ def tune(
 
     Args:
         spec: configuration and protocol.
-        baseline: see above.
+        baseline: see above; of the role "baseline".
         study: name that groups trials.
         model_name: None: the file's.
         wait_quiet_s: longest wait for an idle machine, once it is the job's turn; the notes of its result
             tell how it ended.
     """
-    if isinstance(baseline, TrialSpec):
-        baseline = Configuration(spec=baseline, label="baseline")
     asked = [Configuration(spec=spec, label=CANDIDATE_LABEL)]
     if baseline is not None and not same_request(baseline.spec, spec):
-        asked.append(replace(baseline, role="baseline"))
+        asked.append(baseline)
     job = comparison(
         asked,
         study=study,

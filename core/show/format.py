@@ -14,6 +14,7 @@ from core.evidence.verdict import NOT_KNOWN as NOT_KNOWN
 from core.evidence.verdict import precision_is_known as precision_is_known
 from core.evidence.verdict import precision_text as precision_text
 from core.evidence.verdict import ratio_is_known as ratio_is_known
+from core.spec.settings import value_words
 from core.wire.units import DASH, ci, interval, provider, significant
 
 _UNKNOWN_INTERVAL = "interval unknown: too few runs"
@@ -109,14 +110,12 @@ def shape(sizes: Sequence[int | str] | None) -> str:
 
 
 def value(setting: object) -> str:
-    """Return a setting's value as readable text."""
-    if isinstance(setting, bool):
-        return "on" if setting else "off"
+    """Return a setting's value as readable text; None: `default`."""
     if isinstance(setting, dict):
         return ", ".join(f"{k}={v}" for k, v in setting.items()) or "none"
     if isinstance(setting, tuple | list):
         return " → ".join(provider(value(one)) for one in setting) or "none"
-    return _HASHED.sub(r" (SHA-256 \1…)", str(setting))
+    return _HASHED.sub(r" (SHA-256 \1…)", value_words(setting))
 
 
 _HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # suffix of a library's name

@@ -94,7 +94,7 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[Difference]:
     for name, value in differing(spec, other).items():
         if is_provider_option(name):
             provider, _, option = name.partition(".")
-            own = "default" if value is None else value
+            own = format.value(value)
             found.append(Difference("session", f"{short_provider(provider)}.{option} {own}", f"{name} {own}"))
         elif name not in _PROTOCOL_NAMES:
             row = trial_setting(name)
@@ -129,12 +129,10 @@ def _short(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         begin = "" if name == "dims" else f"{short(name)} "
         return [f"{begin}{key}={one}" for key, one in value.items()]
-    told = "default" if value is None else format.value(value)
+    told = format.value(value)
     return [told if name == MODEL else f"{short(name)} {short_value(told)}"]
 
 
 def text(name: str, value: Value | None) -> str:
     """Return the value of a setting as readable text."""
-    if name == "engine":
-        return ENGINES[str(value)].label
-    return "default" if value is None else format.value(value)
+    return ENGINES[str(value)].label if name == "engine" else format.value(value)

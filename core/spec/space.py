@@ -400,10 +400,11 @@ def _without_value(axis: Axis, text: str) -> Axis:
 
 
 def _spellings(value: Value | None) -> set[str]:
+    """Texts that name a value, in lower case; a provider names every chain with it."""
     if isinstance(value, bool):
         return {text for text, on in ON_OFF.items() if on is value}
+    one_text = value_words(value).lower()
     if isinstance(value, tuple):
-        return {one.lower() for one in value} | {
-            one.removesuffix("ExecutionProvider").lower() for one in value
-        }
-    return {str(value).lower()}
+        names = {one.lower() for one in value}
+        return {one_text, *names, *(one.removesuffix("executionprovider") for one in names)}
+    return {one_text, str(value).lower()}

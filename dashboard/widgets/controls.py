@@ -276,9 +276,10 @@ def changes() -> None:
 def _chip(setting: TrialSetting) -> None:
     """Draw a changed setting with its value; a press resets it to its default."""
     key = fields.key(setting.name)
-    value = format.short(format.value(st.session_state[key]), 24)
+    value = st.session_state[key]
+    text = "empty" if value is None else format.short(format.value(value), 24)
     st.button(
-        f"{setting.short} {format.plain(value)}",
+        f"{setting.short} {format.plain(text)}",
         key=f"chip.{setting.name}",
         icon=":material/close:",
         on_click=state.reset,

@@ -481,8 +481,15 @@ def test_equal_requests_are_not_measured_twice(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
     one = schedulers()
-    first = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
-    second = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=spec(square)))
+    first, second = (
+        one.submit(
+            job_types.tune(
+                spec(square, **ONE_THREAD),
+                baseline=Configuration(spec=baseline, label="baseline", role="baseline"),
+            )
+        )
+        for baseline in (spec(square, **ONE_THREAD), spec(square))
+    )
     assert one.join(WAIT_S)
     for trial, label in ((first, DEFAULT_LABEL), (second, "baseline")):
         comparison = one.store.comparison(one.store.trial(trial).comparison)

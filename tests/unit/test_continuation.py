@@ -114,7 +114,8 @@ def test_a_comparison_asks_for_intervals_that_hold_together_and_the_points_of_a_
     assert one is not None
     assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
     assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
-    pinned = job_types.tune(specs[0], baseline=specs[1]).comparison
+    baseline = Configuration(spec=specs[1], label="pinned", role="baseline")
+    pinned = job_types.tune(specs[0], baseline=baseline).comparison
     assert pinned is not None
     assert len(pinned.contestants) == 3  # the default is shown against the pinned baseline, too
     assert pinned.protocol["family"] == 2

@@ -104,6 +104,7 @@ def test_long_text_is_cut_in_the_middle() -> None:
         ({"a": 1}, "a=1"),
         (("CUDAExecutionProvider", "CPUExecutionProvider"), "CUDA → CPU"),
         ((), "none"),
+        (None, "default"),
     ],
 )
 def test_values_of_settings_are_written_as_people_do(value: object, text: str) -> None:

@@ -47,6 +47,12 @@ def test_the_protocol_is_asked_for_in_its_own_units() -> None:
     assert (one.protocol.runs, one.protocol.warmup_runs, one.protocol.cpus) == (50, 0, "0-1")
 
 
+def test_a_file_of_inputs_may_be_a_path() -> None:
+    assert spec(feeds=Path("x.npz")).workload.feeds == "x.npz"
+    both = spec(feeds=[Path("x.npz"), "sr=16000"]).workload
+    assert (both.feeds, both.feed_values) == ("x.npz", {"sr": 16000})
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("90", 90), ("90s", 90), ("2m", 120), ("2 min", 120), ("1h", 3600)]
 )

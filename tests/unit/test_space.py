@@ -256,6 +256,17 @@ def test_a_choice_can_be_forbidden_by_its_name_alone() -> None:
     assert [one.name for one in left] == ["intra_op_num_threads"]
 
 
+def test_a_value_can_be_forbidden_as_lists_of_values_show_it() -> None:
+    cuda, tensorrt, cpu = (f"{one}ExecutionProvider" for one in ("CUDA", "Tensorrt", "CPU"))
+    chains = Axis(name="providers", values=((cpu,), (cuda, cpu), (tensorrt, cuda, cpu)))
+    for text, left in ((f"{cuda}+{cpu}", (0, 2)), ("tensorrt", (0, 1)), (tensorrt, (0, 1))):
+        [kept] = without([chains], [f"providers={text}"])
+        assert kept.values == tuple(chains.values[place] for place in left)
+    assert without([chains], ["providers=cuda"]) == []
+    [spin] = without([Axis(name="spin", values=(100, None, 0))], ["spin=default"])
+    assert spin.values == (100, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "near"),
     [("intra_op_num_thread", "intra_op_num_threads"), ("ORT_PARALEL", "ORT_PARALLEL")],

@@ -333,6 +333,16 @@ def test_a_link_shows_a_comparison_with_verdicts_ranks_and_ties(
     assert list(rows["Settings"]) == [one, "", binding]
 
 
+def test_a_linked_comparison_of_a_model_outside_the_library_stays(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    gone, _ = put(replace(mlp, content_sha256="f" * 64), machine, older=True)
+    put(mlp, machine)  # the newest one of the current model
+    at = open_page("compare", comparison=gone.id)
+    assert at.session_state["compare.shown"] == gone.id
+    assert at.run().session_state["compare.shown"] == gone.id
+
+
 def test_the_forest_holds_every_interval_and_the_band(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:

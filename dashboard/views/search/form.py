@@ -18,7 +18,7 @@ from core.spec.question import (
     question_from_dict,
     settings_texts,
 )
-from core.spec.settings import Place, Value
+from core.spec.settings import Place, Value, value_words
 from core.spec.space import Axis, changes_words
 from core.spec.targets import TargetSpec, limit_text
 from core.store import ModelRecord
@@ -202,13 +202,7 @@ def start_spec(whole: Question) -> TrialSpec:
 def values_beyond_start(axes: Sequence[Axis]) -> dict[str, str]:
     """Return each value other than the start's, in the syntax of `without` -> its display name."""
     return {
-        f"{one.name}={_value_text(value)}": changes_words({one.name: value})
+        f"{one.name}={value_words(value)}": changes_words({one.name: value})
         for one in axes
         for value in one.values[1:]
     }
-
-
-def _value_text(value: Value | None) -> str:
-    if isinstance(value, tuple):  # a chain of providers is named by its first one
-        return str(value[0])
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -13,6 +13,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
+from core.show.sheets.variants import option_text
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.spec.steps.option import Option
 from core.wire.errors import TunerError
@@ -269,8 +270,5 @@ def help_text(option: Option) -> str:
     if option.low is not None and option.high is not None and option.kind in ("int", "float"):
         parts.append(f"From {option.low:g} to {option.high:g}.")
     if option.default not in ("", [], {}):
-        default = (
-            ", ".join(option.default) if isinstance(option.default, list) else format.value(option.default)
-        )
-        parts.append(f"Default: `{default}`.")
+        parts.append(f"Default: `{option_text(option.default)}`.")
     return "\n\n".join(parts)
