@@ -66,7 +66,7 @@ def python_api() -> str:
         '`ortune.tune("model.onnx", **{"session.intra_op.allow_spinning": False})`.',
         "Bad input raises an error before anything runs. A measurement that fails raises its error, too, and "
         "`Session.last` has what the store kept. Ctrl-C and `cancel` end the job and leave no process.",
-        "Inputs of a model (`feeds`) are files, `.npy` or `.npz`, not arrays. "
+        "Inputs of a model (`feeds`) are files, an `.npz` or images, not arrays in memory. "
         "`runs` fixes the number of runs, so `measure_longer` cannot continue such a comparison.",
         *(
             part
