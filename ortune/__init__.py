@@ -3,12 +3,14 @@
     import ortune
 
     result = ortune.tune("digits_cnn", intra_op_num_threads=1, effort="quick")
+    print(result.verdict)
     result.to_frame()
 
 Every function waits for its result, stores it where the dashboard and the command line find it, and returns a
 `Result`. Importing this package disables ONNX Runtime's telemetry in the importing process.
 """
 
+from core import __version__ as __version__
 from core.api.explaining import explain
 from core.api.exporting import export, verify
 from core.api.graphs import graph, node_errors
@@ -21,12 +23,14 @@ from core.api.models import convert, inspect
 from core.api.results import Result
 from core.api.searching import resume, search
 from core.api.session import Session, Status
+from core.api.session import default_session as session
 from core.api.stored import load_result
 from core.api.sweeping import sweep
 from core.api.variants import transform, variants
 from core.wire.errors import (
     BudgetError,
     Cancelled,
+    MissingError,
     ModelError,
     ProviderError,
     SpecError,
@@ -34,11 +38,12 @@ from core.wire.errors import (
     TunerError,
     WorkerError,
 )
-from ortune.plots import plot
+from ortune._plots import plot
 
 __all__ = [
     "BudgetError",
     "Cancelled",
+    "MissingError",
     "ModelError",
     "ProviderError",
     "Result",
@@ -68,6 +73,7 @@ __all__ = [
     "scorecard",
     "search",
     "self_test",
+    "session",
     "sweep",
     "transform",
     "tune",

@@ -12,6 +12,7 @@ from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.profile_difference import Difference
+from core.evidence.profile_sentence import sentence
 from core.process.job_worker import Run
 from core.run import job_types
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
@@ -21,11 +22,12 @@ from core.run.explanation import explained_at as explained_at
 from core.run.explanation import explanations as explanations
 from core.run.job import Job
 from core.run.preparation import inspect_model
-from core.show import documents
+from core.show import documents, frames
 from core.show.sheets import Line, Sheet, differences
+from core.show.table import Table
 from core.spec import spec_from_dict
 from core.store import Store
-from core.wire.errors import ErrorRecord
+from core.wire.errors import ErrorRecord, SpecError
 
 NODE_GROUPS = 15  # rows of the table of nodes
 
@@ -111,15 +113,33 @@ def explanation_result(store: Store, of: Pair, error: ErrorRecord | None = None)
         read=read,
         document=lambda one: documents.explanation(store, of, one.found, one.error),
         content=lambda one: explanation_sheet(store, one),
+        says=_verdict,
+        numbers=_numbers,
         store=store,
         refs=[of.baseline.id, of.candidate.id],
     )
 
 
+def _verdict(one: Explanation) -> str:
+    if one.found is not None:
+        return sentence(one.found)
+    return one.error["message"] if one.error else "The two results were not profiled yet."
+
+
+def _numbers(one: Explanation) -> Table:
+    """Return the parts of both results.
+
+    Raises:
+        SpecError: they are not profiled.
+    """
+    if one.found is None:
+        raise SpecError(_verdict(one), hint="Explain them with `again=True`.")
+    return frames.differences(one.found)
+
+
 def explanation_sheet(store: Store, one: Explanation, *, top: int = NODE_GROUPS) -> Sheet:
     """Return sentence, parts and `top` groups of nodes, or that nothing is known."""
     if one.found is None:
-        text = one.error["message"] if one.error else "The two results were not profiled yet."
-        return Sheet(one.pair.what, [Line(text, "red" if one.error else None)])
+        return Sheet(one.pair.what, [Line(_verdict(one), "red" if one.error else None)])
     longer = documents.longer_comparison(store, one.pair, one.found)
     return differences.explained(one.pair, one.found, top=top, comparison=longer)

@@ -108,8 +108,14 @@ def export(
         content=lambda it: Sheet(
             f"trial {it.trial.id} as {it.format}", [Line(str(it.output) if it.output else it.text)]
         ),
+        says=_written,
     )
     return result
+
+
+def _written(one: Exported) -> str:
+    """Return where the export is, or how long its text is."""
+    return f"written to {one.output}" if one.output else f"{one.format}, {len(one.text):,} characters"
 
 
 def _export_document(one: Exported) -> Mapping[str, Any]:

@@ -125,10 +125,10 @@ class Filter:
     """The conditions on a listed trial; None and empty: no condition."""
 
     grade: str | None = None  # several, separated by commas
-    state: str | None = None
+    state: str | None = None  # "COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING" or "DAMAGED"
     changed: Sequence[str] = ()  # NAME or NAME=VALUE, all of them
     error: str | None = None  # part of the message
-    starred: bool = False
+    starred: bool = False  # only trials with a star
     archived: bool = False  # include archived trials
     labels: Sequence[str] = ()  # all of them
     search: str = ""  # words that all occur in its description

@@ -33,7 +33,7 @@ from core.run.job import Job
 from core.run.preparation import resolve_trial
 from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, rows
 from core.run.scorecard import on_model as on_model
-from core.show import documents
+from core.show import documents, frames
 from core.show.format import short
 from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
@@ -108,7 +108,7 @@ def accuracy(
     for spec in specs:
         _check_exists(spec, session)
     job = accuracy_job(session, specs, again=again)
-    result = session.last = _accuracies(Accuracies(found=()))
+    result = session.last = accuracy_result(Accuracies(found=()))
     status = session.run(job, on_progress=on_progress, cancel=cancel)
     if status.error is not None or status.result is None:
         raise error_from_record(status.error) if status.error else WorkerError("The job gave no result.")
@@ -117,7 +117,7 @@ def accuracy(
     base = found[-1] if against is not None else None
     judged = found[:-1] if against is not None else found
     compared = [compare(base, one, delta) for one in judged if base is not None and one is not None]
-    result = session.last = _accuracies(Accuracies(found=found, compared=compared, errors=errors))
+    result = session.last = accuracy_result(Accuracies(found=found, compared=compared, errors=errors))
     if len(errors) == len(found):
         raise error_from_record(errors[0])
     return result
@@ -204,12 +204,17 @@ def accuracy_job(session: Session, specs: Sequence[TrialSpec], *, again: bool = 
     return job_types.task(work, kind="accuracy", what=what, specs=specs)
 
 
-def _accuracies(found: Accuracies) -> Result[Accuracies]:
+def accuracy_result(found: Accuracies) -> Result[Accuracies]:
+    """Return the result of accuracies; with one, its ID finds it again."""
+
     def content(one: Accuracies) -> Sheet:
         sheets = [accuracies.accuracy_sheet(each, summary(each)) for each in one.measured]
         sheets += map(accuracies.compared, one.compared)
         headline = sheets[0].headline if len(sheets) == 1 else f"accuracy of {len(one.measured)} models"
         return Sheet(headline, [part for sheet in sheets for part in sheet.parts])
+
+    def summaries(one: Accuracies) -> list[tuple[Accuracy, Mapping[str, Any]]]:
+        return [(each, summary(each)) for each in one.measured]
 
     return Result(
         kind="accuracy",
@@ -217,6 +222,8 @@ def _accuracies(found: Accuracies) -> Result[Accuracies]:
         read=lambda: found,
         document=lambda one: documents.accuracies(one.measured, one.compared, one.errors),
         content=content,
+        says=lambda one: accuracies.headline(summaries(one), one.compared, one.errors),
+        numbers=lambda one: frames.accuracies(summaries(one), one.compared),
     )
 
 
@@ -273,15 +280,21 @@ def scorecard(
         found = rows(session.store, [subject], targets, fingerprint=fingerprint, since=since)
         return Scorecard(row=found[0], errors=errors)
 
+    work = needed([read().row])
+    jobs = scorecard_jobs(session, work, wait_quiet_s=wait_quiet_s)
+    compared = (job.comparison for job in jobs if job.comparison is not None)
+    name = next((one.study for one in compared), "")
     result = session.last = Result(
         kind="scorecard",
-        id="",
+        id=name,
         read=read,
         document=lambda one: {**documents.scorecard(one.row, one.errors), **sizes},
         content=lambda one: scorecards.scorecard(one.row),
+        says=lambda one: scorecards.headline([one.row]),
+        numbers=lambda one: frames.targets([one.row]),
+        store=session.store,
+        refs=[name] * bool(name),
     )
-    work = needed([read().row])
-    jobs = scorecard_jobs(session, work, wait_quiet_s=wait_quiet_s)
     if jobs:
         parts = [f"a comparison at batch {size:,}" for size in sorted(work.comparisons)]
         parts += ["an accuracy measurement"] * bool(work.accuracies)

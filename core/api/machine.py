@@ -11,12 +11,14 @@ from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.noise_check import evaluate
+from core.evidence.roofline import peaks_of
 from core.process.job_worker import run_job
 from core.run.job_types import peaks as peaks_job
 from core.run.job_types import self_test as self_test_job
-from core.show import documents
+from core.show import documents, frames
 from core.show.sheets import models_and_machines
 from core.show.sheets import peaks as peak_sheets
+from core.wire.provenance import facts_in_words
 
 
 def machine() -> Result[wire.Environment]:
@@ -32,10 +34,20 @@ def machine() -> Result[wire.Environment]:
         read=lambda: found,
         document=lambda one: one,
         content=models_and_machines.machine,
+        says=_summary,
     )
 
 
+<<<<<<< HEAD
 @arguments.checked()
+=======
+def _summary(facts: wire.Environment) -> str:
+    """Return processor and cores."""
+    found = dict(facts_in_words(facts))
+    return "; ".join(found[name] for name in ("processor", "cores") if name in found)
+
+
+>>>>>>> main
 def self_test(
     *,
     session: Session | None = None,
@@ -60,6 +72,7 @@ def self_test(
         read=lambda: found,
         document=documents.noise_check,
         content=lambda one: models_and_machines.noise_check_sheet(evaluate(one)),
+        numbers=lambda one: frames.noise(evaluate(one)),
     )
     return result
 
@@ -91,5 +104,7 @@ def peaks(
         read=lambda: found,
         document=documents.peaks,
         content=peak_sheets.peaks,
+        says=lambda one: peak_sheets.headline(peaks_of(one)),
+        numbers=lambda one: frames.peaks(peaks_of(one)),
     )
     return result

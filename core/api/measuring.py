@@ -34,12 +34,16 @@ from core.api.settings import EFFORT, given_of, spec_data
 from core.evidence import continuation
 from core.evidence.comparison import CANDIDATE_LABEL, Comparison, Configuration, failures
 from core.evidence.measurement import Trial
-from core.evidence.roofline import peaks_of
+from core.evidence.roofline import Peak, peaks_of
 from core.run import job_types
 from core.run.job import Job, Status
 from core.show import documents
+from core.show.report.compose import comparison_verdict, trial_verdict
+from core.show.report.subjects import stored_comparison
 from core.show.sheets import Line, Sheet, comparisons
+from core.show.sheets import trials as sheets
 from core.show.sheets.trials import failed, measured, profiled
+from core.show.table import Table
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
@@ -151,9 +155,38 @@ def trial_result(
         read=read,
         document=lambda trial: {**trial.to_dict(), **(sizes or {})},
         content=lambda trial: trial_sheet(store, trial),
+        says=lambda trial: _verdict(store, trial),
+        numbers=lambda trial: _numbers(store, trial),
         store=store,
         refs=[trial_id],
     )
+
+
+def _verdict(store: Store, trial: Trial) -> str:
+    """Return the verdict of a measurement, or where a profile spends its time."""
+    if trial.kind == "profile" and trial.result is not None:
+        profile = profile_from_dict(trial.facts["profile"])
+        return sheets.profile_advice(trial, profile, _peaks(store, trial)).sentence
+    return trial_verdict(trial, stored_comparison(store, trial.comparison))[0]
+
+
+def _numbers(store: Store, trial: Trial) -> Table:
+    """Return the configurations of a measurement's comparison, or the nodes of a profile.
+
+    Raises:
+        SpecError: it has neither.
+    """
+    if trial.kind == "profile" and trial.result is not None:
+        return sheets.nodes(profile_from_dict(trial.facts["profile"]))
+    comparison = stored_comparison(store, trial.comparison)
+    if comparison is None:
+        raise SpecError("This trial has no comparison, so it has no table.", hint="Use `to_dict()`.")
+    return comparisons.configurations(comparison, store.trials_of(comparison.id))
+
+
+def _peaks(store: Store, trial: Trial) -> list[Peak]:
+    known = store.peaks(trial.fingerprint)
+    return [] if known is None else peaks_of(known)
 
 
 def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
@@ -161,9 +194,8 @@ def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
     if trial.result is None:
         return failed(trial)
     if trial.kind == "profile":
-        known = store.peaks(trial.fingerprint)
-        peaks = [] if known is None else peaks_of(known)
-        return profiled(trial, profile_from_dict(trial.facts["profile"]), top=top, peaks=peaks)
+        profile = profile_from_dict(trial.facts["profile"])
+        return profiled(trial, profile, top=top, peaks=_peaks(store, trial))
     names: dict[str, str] = {}
     with contextlib.suppress(StoreError):  # deleted, or stored by a version without comparisons
         names = {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
@@ -360,6 +392,7 @@ def comparison_result(
         read=lambda: store.comparison(comparison_id),
         document=lambda comparison: {**documents.comparison(store, comparison), **(sizes or {})},
         content=lambda comparison: comparison_sheet(store, comparison),
+        says=comparison_verdict,
         rows=lambda comparison: comparisons.configurations(comparison, store.trials_of(comparison.id)),
         store=store,
         refs=[comparison_id],

@@ -22,6 +22,7 @@ from core.run.plan import batch_addresses, unsupported_input
 from core.run.sizes import Size, default_sizes
 from core.show import documents
 from core.show.sheets import Fact, Sheet, models_and_machines, variants
+from core.show.words import counted
 from core.spec.sizes import options
 from core.store import ModelRecord, Store
 from core.store.library import (
@@ -134,6 +135,7 @@ def inspect(
         read=lambda: found,
         document=_model_document,
         content=_model_sheet,
+        says=lambda one: f"{one.model.name}, {counted(one.model.info['nodes'], 'node')}",
     )
     return result
 

@@ -31,6 +31,7 @@ from core.run.search.stored import answer_of as answer_of
 from core.run.search.stored import evaluations_of as evaluations_of
 from core.show import documents
 from core.show.format import duration
+from core.show.report.compose import search_verdict
 from core.show.sheets import Sheet
 from core.show.sheets.searches import evaluation_table, search_sheet, space_words
 from core.spec import TrialSpec, spec_from_dict, with_changes
@@ -284,6 +285,7 @@ def search_result(
         read=read,
         document=lambda record: {**documents.search(record), **(sizes or {})},
         content=search_sheet,
+        says=search_verdict,
         rows=evaluation_table,
         store=session.store,
         refs=[study],

@@ -43,7 +43,10 @@ OnNote = Callable[[str], None]
 
 
 class Session:
-    """The store and the job queue of a script or a command; use it as a context, or `close` it."""
+    """The store and the job queue of a script or a command; use it as a context, or `close` it.
+
+    A closed session runs nothing more; its results can still be read.
+    """
 
     def __init__(
         self,
@@ -63,10 +66,10 @@ class Session:
             owner: text that names this process to others on the machine; None: user and host.
             on_progress: called about ten times a second with the status of the job that runs.
             on_note: called with lines of text: assumed sizes, the expected duration, the achieved precision.
-            scheduler: the queue of `store` that a server has already; None: one for this session.
-            inspect: starts the workers that inspect new models before a job; a server, which must not wait,
-                passes `refuse_worker`.
-            admit: raises a `TunerError` for a configuration that may not run here.
+            scheduler: for servers: the queue of `store` that the server has already.
+            inspect: for servers: starts the workers that inspect new models before a job; a server must not
+                wait, so it passes `refuse_worker`.
+            admit: for servers: raises a `TunerError` for a configuration that may not run there.
 
         Raises:
             StoreError: the store cannot be used.
@@ -84,12 +87,19 @@ class Session:
         self.admit = admit
         self._scheduler = scheduler
         self._shared = scheduler is not None
+        self.closed = False
         self._lock = threading.Lock()
 
     @property
     def scheduler(self) -> Scheduler:
-        """The queue of this process, started at the first use."""
+        """The queue of this process, started at the first use.
+
+        Raises:
+            SpecError: the session is closed.
+        """
         with self._lock:
+            if self.closed:
+                raise SpecError("This session is closed.", hint="Open another.")
             if self._scheduler is None:
                 self._scheduler = Scheduler(self.store, owner=self._owner)
             return self._scheduler
@@ -117,6 +127,7 @@ class Session:
             cancel: set it, from another thread, to cancel the job.
 
         Raises:
+            SpecError: the session is closed.
             StoreError: the job's rows cannot be stored.
             TunerError: the job may not run here.
         """
@@ -146,10 +157,11 @@ class Session:
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Cancel all jobs of this session's own queue; no process of it is left when this returns."""
+        """Cancel all jobs of this session's own queue; no process of it is left, and it runs no more jobs."""
         if self._shared:
             return
         with self._lock:
+            self.closed = True
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             scheduler.close()
@@ -167,9 +179,9 @@ _default: list[Session] = []
 
 
 def default_session() -> Session:
-    """Return the session of this process for calls that name none; created at the first use."""
-    if not _default:
-        _default.append(Session())
+    """Return the session of this process for calls that name none; opened at the first use."""
+    if not _default or _default[0].closed:
+        _default[:] = [Session()]
     return _default[0]
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from core.api import arguments
 from core.api.explaining import explanation_result
+from core.api.judging import Accuracies, accuracy_result
 from core.api.measuring import comparison_result, trial_result
 from core.api.results import Result
 from core.api.searching import search_result
 from core.api.session import Session, clean_up, default_session
 from core.run.best_point import rank_points
-from core.show import documents
+from core.show import documents, frames
 from core.show.report.subjects import (
     AboutComparison,
     AboutDifference,
@@ -24,6 +25,7 @@ from core.show.report.subjects import (
 from core.show.sheets import Sheet, scorecards, sweeps
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
+from core.wire.errors import StoreError
 
 
 @arguments.checked()
@@ -33,9 +35,10 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, comparison or search, or its first 6 or more characters; name of a sweep or a
-            scorecard.
-        baseline: ID of a trial; then `ref` is the trial that was explained relative to it.
+        ref: ID of a trial, comparison, search or accuracy, or its first 6 or more characters; name of a sweep
+            or a scorecard.
+        baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
+            `load_result(candidate, baseline)`.
         session: see `tune`.
 
     Raises:
@@ -48,7 +51,17 @@ def load_result(
     session = session or default_session()
     store = session.store
     clean_up(store)
+<<<<<<< HEAD
     about = find(store, refs)
+=======
+    try:
+        about = find(store, [ref] if baseline is None else [baseline, ref])
+    except StoreError:
+        accuracy = _accuracy(store, ref) if baseline is None else None
+        if accuracy is None:
+            raise
+        return accuracy
+>>>>>>> main
     match about:
         case AboutTrial():
             return trial_result(session, about.trial.id)
@@ -64,6 +77,13 @@ def load_result(
             return _stored_scorecard(store, about)
 
 
+def _accuracy(store: Store, ref: str) -> Result[Accuracies] | None:
+    try:
+        return accuracy_result(Accuracies(found=[store.accuracy(ref)]))
+    except StoreError:  # there is none, or several
+        return None
+
+
 def _stored_sweep(store: Store, about: AboutSweep) -> Result[AboutSweep]:
     """Return a stored sweep: the document of its comparison, and the table of its points."""
     ranking = rank_points(
@@ -75,6 +95,7 @@ def _stored_sweep(store: Store, about: AboutSweep) -> Result[AboutSweep]:
         read=lambda: about,
         document=lambda one: documents.comparison(store, one.comparison),
         content=lambda one: Sheet(sweeps.sentence(one.points, ranking), [sweeps.points(one.points, ranking)]),
+        says=lambda one: sweeps.sentence(one.points, ranking),
         store=store,
         refs=[about.comparison.study],
     )
@@ -89,6 +110,8 @@ def _stored_scorecard(store: Store, about: AboutScorecard) -> Result[AboutScorec
         content=lambda card: Sheet(
             card.name, [part for row in card.rows for part in scorecards.scorecard(row).parts]
         ),
+        says=lambda card: scorecards.headline(card.rows),
+        numbers=lambda card: frames.targets(card.rows),
         store=store,
         refs=[about.name],
     )

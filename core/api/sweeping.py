@@ -245,6 +245,7 @@ def sweep_result(found: Sweep) -> Result[Sweep]:
         read=found.read,
         document=Sweep.document,
         content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
+        says=Sweep.verdict,
         rows=Sweep.table,
         store=found.session.store,
         refs=[found.name],

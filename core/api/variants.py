@@ -26,9 +26,10 @@ from core.run.variants import original as original
 from core.run.variants import precision_of_model as precision_of_model
 from core.run.variants import steps_of as steps_of
 from core.run.variants import tree as tree
-from core.show import documents
+from core.show import documents, frames
 from core.show.sheets import Sheet
 from core.show.sheets.variants import Verdicts, listed, transform_sheet
+from core.show.words import counted
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
@@ -104,6 +105,7 @@ def transform(
             one.records, reused=one.reused, written=written, notes=one.notes
         ),
         content=lambda one: transform_sheet(one.records, one.reused, written, one.notes),
+        numbers=lambda one: frames.models(one.records),
     )
     return result
 
@@ -261,6 +263,11 @@ def variants(model: ModelLike | None = None, *, session: Session | None = None) 
         read=lambda: found,
         document=documents.variants,
         content=lambda families: Sheet("", [listed(families)]),
+        says=lambda families: counted(sum(len(members) for members, _ in families), "model"),
+        numbers=lambda families: frames.models(
+            [one for members, _ in families for one in members],
+            {sha256: one for _, known in families for sha256, one in known.items()},
+        ),
     )
 
 

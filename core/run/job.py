@@ -89,26 +89,25 @@ class Job:
 class Status:
     """Current state of a submitted trial, comparison or job."""
 
-    id: str
+    id: str  # of the trial, comparison or job
     kind: str  # "measure", "reference", "profile", "comparison", "self-test", or the name of a job
-    state: State
+    state: State  # "WAITING", "RUNNING", "COMPLETE", "FAIL" or "CANCELLED"
     what: str  # one line of text
-    # "waiting", WAITING_IDLE, a job's name, or a step of a comparison: "load", "warm-up", "rounds", …
-    stage: str = ""
-    done: int = 0
-    total: int = 0  # 0: unknown
-    text: str = ""
+    stage: str = ""  # "waiting", WAITING_IDLE, a job's name, or a step: "load", "warm-up", "rounds", …
+    done: int = 0  # units of the stage that are done, for example rounds
+    total: int = 0  # units of the stage; 0: unknown
+    text: str = ""  # more about the stage
     started_at: float | None = None  # seconds since the epoch; None while it waits
-    elapsed_s: float = 0.0
-    eta_s: float | None = None  # of the present stage
+    elapsed_s: float = 0.0  # since it started
+    eta_s: float | None = None  # seconds until the present stage ends; None: unknown
     place: int = 0  # jobs ahead of it on this machine; 0: it runs, or is next
     holder: str = ""  # who has the machine, as text
     result: dict[str, Any] | None = None  # of a job; a trial's and a comparison's are in the store
-    error: ErrorRecord | None = None
+    error: ErrorRecord | None = None  # why it failed
     comparison: str = ""  # its own id, or that of the comparison it is part of
-    # of a running comparison: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far), and the
-    # course of each candidate's contrast: (elapsed_s, ratio, low, high)
-    live: dict[str, Any] | None = None
+    # keys: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far), and the course of each
+    # candidate's contrast: (elapsed_s, ratio, low, high)
+    live: dict[str, Any] | None = None  # of a running comparison: its numbers so far
 
 
 @dataclass(slots=True, kw_only=True)

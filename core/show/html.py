@@ -39,6 +39,9 @@ def parts(content: Sequence[Part]) -> Iterable[str]:
             facts = []
         if isinstance(part, Table):
             yield from _table(part)
+        elif part is not None and "\n" in part.text:
+            lines = "\n".join(map(escaped, part.text.splitlines()))
+            yield f"<pre>{lines}</pre>"
         elif part is not None:
             yield f'<p class="{part.color or "plain"}">{prose(part.text)}</p>'
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
@@ -254,3 +255,41 @@ def file_value(column: Column, value: Value) -> Value:
     if column.kind == "moment":
         return datetime.fromtimestamp(value, tz=UTC).isoformat(timespec="seconds")
     return value
+
+
+# --- as a frame ---------------------------------------------------------------------------------------------
+
+_SIGNS = {"±": "half width", "%": "percent", "/": " per "}
+_UNITS: Mapping[Kind, str] = {"ms": "_ms", "bytes": "_bytes"}
+
+
+def frame_columns(table: Table) -> dict[str, list[Any]]:
+    """Return the columns of a file by name, with numbers in numeric columns; NaN: unknown.
+
+    A table without columns for files gives all its columns, named after their heads and units.
+    """
+    keyed = any(one.key for one in table.columns)
+    found: dict[str, list[Any]] = {}
+    for index, column in enumerate(table.columns):
+        name = column.key if keyed else _frame_name(column)
+        if name and name not in found:
+            found[name] = [_frame_value(column, row[index]) for row in table.rows]
+    return found
+
+
+def _frame_name(column: Column) -> str:
+    """Return a name of letters, digits and underscores, with the unit; empty: the head has no letter."""
+    name = column.name.lower()
+    for sign, word in _SIGNS.items():
+        name = name.replace(sign, word)
+    name = re.sub(r"[^a-z0-9]+", "_", name).strip("_")
+    return f"{name}{_UNITS.get(column.kind, '')}" if name else ""
+
+
+def _frame_value(column: Column, value: Value) -> Any:
+    """Return a cell for a frame: a time with its zone, a number, a boolean, or text."""
+    if column.kind == "moment" and isinstance(value, int | float):
+        return datetime.fromtimestamp(value, tz=UTC)
+    if column.kind not in _TEXTS and (value is None or isinstance(value, str)):
+        return math.nan
+    return file_value(column, value)

@@ -167,7 +167,7 @@ def test_a_configuration_is_measured_shown_and_loaded_again(session: Session, tm
     assert "rounds" in stages
     again = ortune.load_result(result.id[:8], session=session)
     assert again.to_dict() == document
-    assert repr(again) == repr(result) == f"<trial {result.id}: {result.sheet().headline}>"
+    assert repr(again) == repr(result) == f"<trial {result.id}: {result.verdict}>"
     page = result._repr_html_()
     assert escape(result.sheet().headline) in page
     assert "<table" in page
@@ -479,3 +479,115 @@ def python_of(path: Path) -> list[str]:
     _, _, rest = path.read_text(encoding="utf-8").partition("```python\n")
     block, _, _ = rest.partition("```")
     return [line for line in block.splitlines() if line.strip()]
+
+
+# --- results as numbers and in one line ---------------------------------------------------------------------
+
+_DATA = {"path": str(ROOT / "sample_models" / "digits_test.npz"), "limit": 60}
+
+
+def check_numbers(result: ortune.Result[Any], *names: str) -> None:
+    """The named columns of the frame hold numbers, and no text of a terminal is in it."""
+    frame = result.to_frame()
+    assert all(frame[name].dtype.kind in "fi" for name in names), frame.dtypes
+    assert not any(sign in frame.to_csv() for sign in ("└", "✓", "±", "MiB"))
+
+
+def check_line(result: ortune.Result[Any], *words: str) -> None:
+    """The result is one line with each word, and names its ID once; it can be hashed."""
+    line = repr(result)
+    assert "\n" not in line
+    assert line == f"<{result.kind}{' ' * bool(result.id)}{result.id}: {result.verdict}>"
+    assert not result.id or line.count(result.id) == 1
+    assert all(word in line for word in words), line
+    assert result in {result}
+
+
+def test_frames_and_lines_of_measurements(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    with simulated_clock.machine():
+        tuned = ortune.tune(model, intra_op_num_threads=1, session=session)
+        compared = ortune.compare(model, ["preset:edge"], session=session)
+    for result in (tuned, compared, ortune.load_result(tuned.id, session=session)):
+        check_numbers(result, "ratio", "ratio_low", "ratio_high", "p50_ms", "p50_ms_high", "p95_ms_low")
+        frame = result.to_frame()
+        assert frame["fallback"].dtype == bool
+        assert set(frame["role"]) == {"baseline", "candidate"}
+    verdict = tuned.to_dict()["contrasts"][0]["verdict"]
+    assert verdict in list(tuned.to_frame()["verdict"])
+    check_line(tuned, "against ORT default")
+    check_line(compared)
+    profiled = ortune.profile(model, session=session)
+    check_numbers(profiled, "self_ms", "share", "calls_per_run", "weights_bytes")
+    check_line(profiled, "of the")
+    check_numbers(ortune.history(session=session), "p50_ms", "rows_per_s", "batch_size")
+    explained = explain(tuned.id, session=session)
+    check_numbers(explained, "baseline_ms", "difference_ms", "baseline_nodes")
+    check_line(explained)
+    again = ortune.load_result(*reversed(explained.refs), session=session)
+    assert (again.kind, again.id) == ("explanation", tuned.id)
+    exported = export(tuned.id, session=session)
+    check_line(exported, "yaml")
+    assert "<pre># ORTune" in exported._repr_html_()
+    with pytest.raises(SpecError, match="kind `export` has no table") as refused:
+        exported.to_frame()
+    assert "to_dict" in refused.value.hint
+
+
+def test_frames_and_lines_of_the_machine(session: Session) -> None:
+    check_line(machine(), "logical CPU")
+    with simulated_clock.machine():
+        noise = self_test(session=session)
+    check_line(noise, "Noise check")
+    check_numbers(noise, "half_width", "launches", "seconds")
+    speed = peaks(session=session)
+    check_numbers(speed, "threads", "operations_per_s", "operations_per_s_low", "bytes_per_s_high")
+    check_line(speed, "operations per second")
+
+
+def test_frames_and_lines_of_models_and_searches(session: Session, tmp_path: Path) -> None:
+    model = tiny_models.mlp(tmp_path / "mlp.onnx")
+    made = transform(model, "fp16", session=session)
+    check_numbers(made, "nodes", "size_bytes", "error_max_rel", "seconds")
+    check_numbers(variants(session=session), "size_bytes", "ratio", "ratio_low")
+    check_line(variants(session=session), "2 models")
+    levels = {"graph_optimization_level": ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"]}
+    with simulated_clock.machine():
+        found = ortune.search(model, vary=levels, budget_s=20, session=session)
+    check_numbers(found, "gain", "gain_low", "p50_ms")
+    check_line(found, "ONNX Runtime's default")
+
+
+def test_accuracies_and_scorecards_are_loaded_again_as_numbers(session: Session) -> None:
+    found = ortune.accuracy("digits_cnn", _DATA, session=session)
+    check_numbers(found, "samples", "accuracy", "accuracy_low", "accuracy_high")
+    check_line(found, "digits_cnn", "95 % CI")
+    again = ortune.load_result(found.id[:8], session=session)
+    assert (again.kind, again.id, again.verdict) == ("accuracy", found.id, found.verdict)
+    half = transform("digits_cnn", "fp16", session=session).record.result.name
+    pair = ortune.accuracy(half, _DATA, against="digits_cnn", session=session)
+    assert list(pair.to_frame()["model"]) == [half, "digits_cnn"]
+    check_numbers(pair, "difference", "difference_low", "agreement")
+    targets = [{"metric": "latency_p50", "at_most": "10 s"}]
+    with simulated_clock.machine():
+        card = ortune.scorecard({"model": {"path": "digits_cnn"}, "targets": targets}, session=session)
+    check_numbers(card, "value", "low", "high", "margin")
+    assert list(card.to_frame()["unit"]) == ["s"]
+    check_line(card, "meets every target")
+    stored = ortune.load_result(card.id, session=session)
+    assert (stored.kind, list(stored.to_frame()["state"])) == ("scorecard", ["MET"])
+
+
+def test_a_closed_session_runs_nothing_and_the_default_one_opens_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    monkeypatch.setattr("core.api.session._default", [])
+    first = ortune.session()
+    assert ortune.session() is first
+    first.close()
+    with pytest.raises(SpecError, match="This session is closed"):
+        tune("digits_cnn", effort="quick", session=first)
+    assert ortune.session() is not first
+    assert not ortune.history(session=first).record.trials
+    ortune.session().close()

@@ -222,7 +222,7 @@ def test_a_model_is_loaded_with_its_library(command: CommandLine, folder: Path, 
     assert "`Twice`" in alone.err
     unused = command.run("inspect", model, *NAMED)
     assert unused.code == 2
-    assert "--load" in unused.err
+    assert "`load`" in unused.err
     del command.environment[ALLOW_LIBRARIES]
     assert ALLOW_LIBRARIES in command.run("inspect", model, "--load", *NAMED).err
 

@@ -49,7 +49,7 @@ from core.spec import yaml_from_spec
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
-from core.store import PRUNED, Store
+from core.store import PRUNED, Store, StudyRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.profile import profile_from_dict
@@ -101,7 +101,7 @@ def _trial(about: AboutTrial, store: Store, price: Price | None) -> dict[str, An
         sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP, peaks=peaks)
     else:
         sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
-    said, color, support = _verdict_parts(trial, comparison)
+    said, color, support = trial_verdict(trial, comparison)
     return {
         "kind": "Profile" if trial.kind == "profile" else "Trial",
         "id": trial.id,
@@ -129,11 +129,7 @@ def _comparison(about: AboutComparison, store: Store, price: Price | None) -> di
         else Sheet("", [comparisons.configurations(comparison, trials)])
     )
     rejected = _rejected(comparison.facts)
-    said = (
-        comparison_text.headline(comparison)
-        if comparison.result
-        else verdict.sentence(comparison_text.past_text(comparison))
-    )
+    said = comparison_verdict(comparison)
     first = comparison_text.against_reference(comparison).get(
         next(iter(comparison_text.order(comparison)), "")
     )
@@ -163,8 +159,7 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
     record = about.record
     answer: Any = answer_of(record)
     sheet = searches.search_sheet(record)
-    state = state_words(record)
-    said = searches.sentence(answer) if answer else f"No result: {state}."
+    said = search_verdict(record)
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
@@ -310,12 +305,25 @@ def _difference(about: AboutDifference, store: Store, price: Price | None) -> di
 # --- parts of several kinds ---------------------------------------------------------------------------------
 
 
-def _verdict_parts(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
+def comparison_verdict(comparison: Comparison) -> str:
+    """Return the result of a comparison in one or two sentences, or its state."""
+    if comparison.result:
+        return comparison_text.headline(comparison)
+    return verdict.sentence(comparison_text.past_text(comparison))
+
+
+def search_verdict(record: StudyRecord) -> str:
+    """Return the answer of a search in one sentence, or its state."""
+    answer = answer_of(record)
+    return searches.sentence(answer) if answer else f"No result: {state_words(record)}."
+
+
+def trial_verdict(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
     """Return the verdict in one sentence, its colour, and its basis."""
-    if trial.kind == "profile":
-        return "Where a run spends its time. A profile has no verdict.", "gray", []
     if not trial.facts:
         return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
+    if trial.kind == "profile":
+        return "Where a run spends its time. A profile has no verdict.", "gray", []
     own = verdict.contrasts_of(comparison, trial.id) if comparison is not None else []
     if comparison is None or not own:
         alone = "This is the baseline itself."

@@ -253,7 +253,7 @@ def of_targets(store: Store, trials: Sequence[Trial], name: str) -> AboutScoreca
     the configuration itself. None if the models are no longer in the library.
     """
     subjects, seen = [], set()
-    for trial in sorted(trials, key=lambda one: one.spec["workload"].get("batch_size") or 1):
+    for trial in sorted(trials, key=lambda one: one.spec.get("workload", {}).get("batch_size") or 1):
         record, spec = _model_of(store, trial), spec_from_dict(trial.spec)
         asked = spec.model_copy(update={"workload": spec.workload.model_copy(update={"batch_size": None})})
         if record is None or asked.key() in seen:

@@ -12,6 +12,7 @@ from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Item, Table, Value, tabulate, texts
 from core.store import Accuracy
+from core.wire.errors import ErrorRecord
 from core.wire.units import DASH, significant
 
 _ROWS = 20  # classes in the table
@@ -48,6 +49,21 @@ def accuracy_sheet(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
             *notes(found["notes"]),
         ],
     )
+
+
+def headline(
+    measured: Sequence[tuple[Accuracy, Mapping[str, Any]]],
+    compared: Sequence[Mapping[str, Any]] = (),
+    errors: Sequence[ErrorRecord] = (),
+) -> str:
+    """Return the accuracy of each model with its interval, what the comparisons say, and the errors."""
+    found = [(one.model_name, summary["accuracy"]) for one, summary in measured]
+    texts = [
+        f"{name}: {format.share(one['value'])}, {format.interval_share(one['low'], one['high'])}"
+        for name, one in found
+    ]
+    said = [one["accuracy"]["text"] for one in compared]
+    return "; ".join([*texts, *said, *(one["message"] for one in errors)]) or "nothing is measured yet"
 
 
 def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:

@@ -32,13 +32,13 @@ def latency_of(result: Mapping[str, Any], name: str) -> float | None:
 def latency_in_files(
     result: Callable[[Item], Mapping[str, Any]],
 ) -> list[tuple[Column, Callable[[Item], Value]]]:
-    """Return the columns of percentiles per run, with the interval of the median."""
+    """Return the columns of percentiles per run, with their intervals."""
 
     def column(name: str) -> tuple[Column, Callable[[Item], Value]]:
         key = name.replace("_s", "_ms", 1)
         return Column(name, "ms", key=key, on="none"), lambda one: latency_of(result(one), name)
 
-    return [column(name) for name in ("p50_s", "p50_s_low", "p50_s_high", "p95_s")]
+    return [column(f"{name}_s{end}") for name in ("p50", "p95") for end in ("", "_low", "_high")]
 
 
 _KINDS: Mapping[Quantity, Kind] = {"time": "ms", "size": "bytes"}

@@ -36,7 +36,7 @@ from core.show.sheets.columns import (
     ran_on,
 )
 from core.show.sheets.trials import grade, notes, verdict_basis
-from core.show.table import Column, Table, Value, tabulate
+from core.show.table import Column, Kind, Table, Value, tabulate
 from core.show.verdict import in_words
 from core.spec import spec_from_dict
 from core.wire.errors import TunerError
@@ -100,7 +100,8 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
         return lambda one: which(places[one]) if rank_text(comparison, one) else None
 
     def contrast(name: str) -> tuple[Column, Callable[[str], Value]]:
-        return Column(name, "number", key=name, on="none"), lambda one: found.get(one, {}).get(name)
+        kind: Kind = "text" if name in ("verdict", "grade") else "number"
+        return Column(name, kind, key=name, on="none"), lambda one: found.get(one, {}).get(name)
 
     return tabulate(
         order(comparison),

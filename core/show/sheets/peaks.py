@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.evidence.roofline import Peak, peaks_of
+from core.evidence.roofline import Peak, peaks_of, rate_text
 from core.evidence.statistics import Estimate
 from core.show.format import minute
 from core.show.sheets import Fact, Note, Sheet
@@ -32,6 +32,15 @@ def peaks(measured: Mapping[str, Any]) -> Sheet:
             *(Note(f"note: {text}", "orange") for text in peak_warnings(found)),
         ],
     )
+
+
+def headline(found: Sequence[Peak]) -> str:
+    """Return the highest rates of a machine."""
+    compute, copies = (
+        max(found, key=lambda one: one.operations.value),
+        max(found, key=lambda one: one.bytes.value),
+    )
+    return f"{rate_text(compute.operations.value)}, {rate_text(copies.bytes.value, 'bytes')} copied"
 
 
 def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:

@@ -204,7 +204,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
         peaks: of the machine that it ran on; empty: not measured.
     """
     peak = peak_for(peaks, threads_of(trial.spec))
-    said = settings_first(advice(profile, peak), trial.spec, peaks)
+    said = profile_advice(trial, profile, peaks)
     result = trial.facts
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
@@ -222,6 +222,12 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
         *notes(result.get("notes") or []),
     ]
     return Sheet(f"{trial.model_name} · profile · trial {trial.id}", parts)
+
+
+def profile_advice(trial: Trial, profile: Profile, peaks: Sequence[Peak] = ()) -> Advice:
+    """Return where a profiled run spends its time, and the advice; arguments as of `profiled`."""
+    peak = peak_for(peaks, threads_of(trial.spec))
+    return settings_first(advice(profile, peak), trial.spec, peaks)
 
 
 def advice_facts(said: Advice) -> Iterator[Fact]:

@@ -254,7 +254,7 @@ def _branch(branch: Branch, known: Verdicts) -> tuple[str, ...]:
     return (
         name,
         precision,
-        _steps(record),
+        steps_words(record),
         percent(facts["error"]["max_rel"]),
         size(facts["size_bytes"]),
         _against(sha, known),
@@ -262,7 +262,8 @@ def _branch(branch: Branch, known: Verdicts) -> tuple[str, ...]:
     )
 
 
-def _steps(record: ModelRecord) -> str:
+def steps_words(record: ModelRecord) -> str:
+    """Return the chain of steps from the original; empty: it is an original."""
     try:
         return chain_text(steps_of(record))
     except SpecError:
