@@ -38,16 +38,13 @@ def machine() -> Result[wire.Environment]:
     )
 
 
-<<<<<<< HEAD
-@arguments.checked()
-=======
 def _summary(facts: wire.Environment) -> str:
     """Return processor and cores."""
     found = dict(facts_in_words(facts))
     return "; ".join(found[name] for name in ("processor", "cores") if name in found)
 
 
->>>>>>> main
+@arguments.checked()
 def self_test(
     *,
     session: Session | None = None,

@@ -51,17 +51,13 @@ def load_result(
     session = session or default_session()
     store = session.store
     clean_up(store)
-<<<<<<< HEAD
-    about = find(store, refs)
-=======
     try:
-        about = find(store, [ref] if baseline is None else [baseline, ref])
+        about = find(store, refs)
     except StoreError:
-        accuracy = _accuracy(store, ref) if baseline is None else None
+        accuracy = _accuracy(store, refs[0]) if len(refs) == 1 else None
         if accuracy is None:
             raise
         return accuracy
->>>>>>> main
     match about:
         case AboutTrial():
             return trial_result(session, about.trial.id)
