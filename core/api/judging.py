@@ -15,7 +15,7 @@ from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.requests import Config, config_data, with_sizes
 from core.api.results import Result
-from core.api.session import OnProgress, Session, default_session
+from core.api.session import OnProgress, Session, default_session, result_of
 from core.api.settings import given_of
 from core.process.job_worker import Run, refuse_worker
 from core.run import job_types
@@ -108,11 +108,9 @@ def accuracy(
     for spec in specs:
         _check_exists(spec, session)
     job = accuracy_job(session, specs, again=again)
-    result = session.last = accuracy_result(Accuracies(found=()))
-    status = session.run(job, on_progress=on_progress, cancel=cancel)
-    if status.error is not None or status.result is None:
-        raise error_from_record(status.error) if status.error else WorkerError("The job gave no result.")
-    measured, errors = status.result["measured"], status.result["errors"]
+    session.last = accuracy_result(Accuracies(found=()))  # for an interrupted run
+    ended: Any = result_of(session.run(job, on_progress=on_progress, cancel=cancel))
+    measured, errors = ended["measured"], ended["errors"]
     found = [None if one is None else session.store.accuracy(one) for one in measured]
     base = found[-1] if against is not None else None
     judged = found[:-1] if against is not None else found

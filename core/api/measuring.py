@@ -6,7 +6,6 @@ the result. Both take a session.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from core.evidence.roofline import Peak, peaks_of
 from core.run import job_types
 from core.run.job import Job, Status
 from core.show import documents
+from core.show.comparison_text import labels as comparison_labels
 from core.show.report.compose import comparison_verdict, trial_verdict
 from core.show.report.subjects import stored_comparison
 from core.show.sheets import Line, Sheet, comparisons
@@ -48,7 +48,7 @@ from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire import engines
-from core.wire.errors import ErrorRecord, SpecError, StoreError, error_from_record
+from core.wire.errors import ErrorRecord, SpecError, error_from_record
 from core.wire.profile import profile_from_dict
 
 MAX_CANDIDATES = 7
@@ -101,14 +101,7 @@ def tune(
     rival = None if rival is None else replace(rival, spec=others[0])
     job = tune_job(session, spec, baseline=rival, wait_quiet_s=wait_quiet_s)
     announce(session, [Configuration(spec=spec, label=CANDIDATE_LABEL), *([rival] if rival else [])])
-    result = session.last = trial_result(session, job.follow, sizes)
-    status = session.run(job, on_progress=on_progress, cancel=cancel)
-    result = session.last = trial_result(session, job.follow, sizes, status)
-    trial = result.record
-    if trial.state == "COMPLETE":
-        report_precision(session, session.store.comparison(trial.comparison))
-    _raise(trial.error)
-    return result
+    return _run_trial(session, job, sizes, on_progress, cancel)
 
 
 def tune_job(
@@ -128,6 +121,24 @@ def tune_job(
         check_spec(session, baseline.spec)
     check_spec(session, spec)
     return job_types.tune(spec, baseline=baseline, model_name=model_name, wait_quiet_s=wait_quiet_s)
+
+
+def _run_trial(
+    session: Session,
+    job: Job,
+    sizes: Mapping[str, Any],
+    on_progress: OnProgress | None,
+    cancel: threading.Event | None,
+) -> Result[Trial]:
+    trial_id = job.follow or job.id  # of a profile
+    session.last = trial_result(session, trial_id, sizes)  # for an interrupted run
+    status = session.run(job, on_progress=on_progress, cancel=cancel)
+    result = session.last = trial_result(session, trial_id, sizes, status)
+    trial = result.record
+    if trial.state == "COMPLETE" and trial.comparison:
+        report_precision(session, session.store.comparison(trial.comparison))
+    _raise(trial.error)
+    return result
 
 
 def trial_result(
@@ -196,10 +207,8 @@ def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
     if trial.kind == "profile":
         profile = profile_from_dict(trial.facts["profile"])
         return profiled(trial, profile, top=top, peaks=_peaks(store, trial))
-    names: dict[str, str] = {}
-    with contextlib.suppress(StoreError):  # deleted, or stored by a version without comparisons
-        names = {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
-    sheet = measured(trial, names)
+    comparison = stored_comparison(store, trial.comparison)
+    sheet = measured(trial, {} if comparison is None else comparison_labels(comparison))
     if trial.error is None:
         return sheet
     told = f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip()
@@ -223,11 +232,7 @@ def profile(
     session = session or default_session()
     [spec], sizes = with_sizes([spec_of(model, config, given_of(settings), session)], session)
     job = profile_job(session, spec)
-    result = session.last = trial_result(session, job.id, sizes)
-    status = session.run(job, on_progress=on_progress, cancel=cancel)
-    result = session.last = trial_result(session, job.id, sizes, status)
-    _raise(result.record.error)
-    return result
+    return _run_trial(session, job, sizes, on_progress, cancel)
 
 
 def profile_job(session: Session, spec: TrialSpec, *, model_name: str | None = None) -> Job:

@@ -134,7 +134,7 @@ class Session:
         scheduler, report = self.scheduler, on_progress or self._on_progress
         submitted = scheduler.submit(job)
         try:
-            while (status := self._status(submitted)).state not in FINISHED:
+            while (status := _status(scheduler, submitted)).state not in FINISHED:
                 if cancel is not None and cancel.is_set():
                     scheduler.cancel(submitted)
                 if report is not None:
@@ -142,19 +142,11 @@ class Session:
                 time.sleep(POLL_S)
         except BaseException:
             scheduler.cancel(submitted)
-            self._wait_for_end(submitted)
+            until = time.monotonic() + CANCEL_S
+            while _status(scheduler, submitted).state not in FINISHED and time.monotonic() < until:
+                time.sleep(POLL_S)
             raise
         return status
-
-    def _status(self, submitted: str) -> Status:
-        status = self.scheduler.status(submitted)
-        assert status is not None, submitted
-        return status
-
-    def _wait_for_end(self, submitted: str) -> None:
-        until = time.monotonic() + CANCEL_S
-        while self._status(submitted).state not in FINISHED and time.monotonic() < until:
-            time.sleep(POLL_S)
 
     def close(self) -> None:
         """Cancel all jobs of this session's own queue; no process of it is left, and it runs no more jobs."""
@@ -173,6 +165,12 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _status(scheduler: Scheduler, submitted: str) -> Status:
+    status = scheduler.status(submitted)
+    assert status is not None, submitted
+    return status
 
 
 _default: list[Session] = []
