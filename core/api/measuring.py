@@ -37,13 +37,13 @@ from core.evidence.roofline import Peak, peaks_of
 from core.run import job_types
 from core.run.job import Job, Status
 from core.show import documents
+from core.show.comparison_text import comparison_verdict
 from core.show.comparison_text import labels as comparison_labels
-from core.show.report.compose import comparison_verdict, trial_verdict
-from core.show.report.subjects import stored_comparison
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
 from core.show.sheets.trials import failed, measured, profiled
 from core.show.table import Table
+from core.show.verdict import stored_comparison, trial_verdict
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES

@@ -31,9 +31,8 @@ from core.run.search.stored import answer_of as answer_of
 from core.run.search.stored import evaluations_of as evaluations_of
 from core.show import documents
 from core.show.format import duration
-from core.show.report.compose import search_verdict
 from core.show.sheets import Sheet
-from core.show.sheets.searches import evaluation_table, search_sheet, space_words
+from core.show.sheets.searches import evaluation_table, search_sheet, search_verdict, space_words
 from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.datasets import dataset_plan
 from core.spec.question import (

@@ -16,7 +16,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.ranking import Rank
 from core.evidence.verdict import Verdict, is_rejected, precision_is_known, precision_text
 from core.show.format import duration
-from core.show.verdict import MEASURE_BETTER, OLDER, in_words, is_older, rounds_words
+from core.show.verdict import MEASURE_BETTER, OLDER, in_words, is_older, rounds_words, sentence
 from core.show.words import STATE_WORDS
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 
@@ -220,3 +220,10 @@ def facts(comparison: Comparison) -> list[str]:
     if protocol.get("continues"):
         lines.append(f"continues {protocol['continues'][:12]}")
     return lines
+
+
+def comparison_verdict(comparison: Comparison) -> str:
+    """Return the result of a comparison in one or two sentences, or its state."""
+    if comparison.result:
+        return headline(comparison)
+    return sentence(past_text(comparison))

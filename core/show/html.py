@@ -6,9 +6,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from core.show.report.markdown import table_texts
 from core.show.sheets import Fact, Part, Sheet
-from core.show.table import Table, as_text
+from core.show.table import Table, as_text, table_texts
 from core.wire.units import visible
 
 

@@ -293,3 +293,10 @@ def _frame_value(column: Column, value: Value) -> Any:
     if column.kind not in _TEXTS and (value is None or isinstance(value, str)):
         return math.nan
     return file_value(column, value)
+
+
+def table_texts(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return heads and cells of a table as text, without empty columns."""
+    columns, rows = as_text(table)
+    known = [n for n, one in enumerate(columns) if one.tells or any(row[n] not in ("", DASH) for row in rows)]
+    return [columns[n].head for n in known], [[row[n] for n in known] for row in rows]

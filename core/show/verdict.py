@@ -31,9 +31,10 @@ from core.evidence.verdict import (
 )
 from core.run.explanation import Pair
 from core.show import format
+from core.show.words import STATE_WORDS
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
-from core.wire.errors import StoreError
+from core.wire.errors import StoreError, TunerError
 from core.wire.output_check import different_outputs_words
 from core.wire.units import ci
 
@@ -304,3 +305,31 @@ def short_of(result: Mapping[str, Any]) -> str:
     """Return the verdict of a trial's result in a few characters; empty: none."""
     own: Sequence[Contrast] = result.get("contrasts") or []
     return short(own[0]) if own else ""
+
+
+def stored_comparison(store: Store, comparison_id: str) -> Comparison | None:
+    """Return a comparison; None: there is none, or it was deleted in the meantime."""
+    try:
+        return store.comparison(comparison_id) if comparison_id else None
+    except TunerError:
+        return None
+
+
+def trial_verdict(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
+    """Return the verdict in one sentence, its colour, and its basis."""
+    if not trial.facts:
+        return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
+    if trial.kind == "profile":
+        return "Where a run spends its time. A profile has no verdict.", "gray", []
+    own = contrasts_of(comparison, trial.id) if comparison is not None else []
+    if comparison is None or not own:
+        alone = "This is the baseline itself."
+        return (
+            (alone if comparison is not None else "Measured without a comparison, so there is no verdict."),
+            "gray",
+            [],
+        )
+    said = card(comparison, own[0])
+    text = f"{said.headline}, {said.against}."
+    more = [f"{one.headline}, {one.against}" for one in (card(comparison, each) for each in own[1:])]
+    return text, said.color, [*said.facts, *([said.noise] if said.noise else []), *more]

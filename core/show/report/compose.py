@@ -27,7 +27,6 @@ from core.show.report.subjects import (
     AboutSearch,
     AboutSweep,
     AboutTrial,
-    stored_comparison,
 )
 from core.show.setting_chips import changes_text
 from core.show.sheets import (
@@ -44,12 +43,11 @@ from core.show.sheets import (
     sweeps,
 )
 from core.show.sheets import trials as sheets
-from core.show.words import STATE_WORDS, state_words
 from core.spec import yaml_from_spec
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
-from core.store import PRUNED, Store, StudyRecord
+from core.store import PRUNED, Store
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.profile import profile_from_dict
@@ -101,7 +99,7 @@ def _trial(about: AboutTrial, store: Store, price: Price | None) -> dict[str, An
         sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP, peaks=peaks)
     else:
         sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
-    said, color, support = trial_verdict(trial, comparison)
+    said, color, support = verdict.trial_verdict(trial, comparison)
     return {
         "kind": "Profile" if trial.kind == "profile" else "Trial",
         "id": trial.id,
@@ -129,7 +127,7 @@ def _comparison(about: AboutComparison, store: Store, price: Price | None) -> di
         else Sheet("", [comparisons.configurations(comparison, trials)])
     )
     rejected = _rejected(comparison.facts)
-    said = comparison_verdict(comparison)
+    said = comparison_text.comparison_verdict(comparison)
     first = comparison_text.against_reference(comparison).get(
         next(iter(comparison_text.order(comparison)), "")
     )
@@ -159,13 +157,13 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
     record = about.record
     answer: Any = answer_of(record)
     sheet = searches.search_sheet(record)
-    said = search_verdict(record)
+    said = searches.search_verdict(record)
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
     is_turned_down = bool(answer) and answer["outcome"] == "REJECTED"
     comparison_ids = [one.comparison for one in trials if one.comparison]
-    comparison = stored_comparison(store, comparison_ids[0]) if comparison_ids else None
+    comparison = verdict.stored_comparison(store, comparison_ids[0]) if comparison_ids else None
     return {
         "kind": "Search",
         "id": record.id,
@@ -269,7 +267,7 @@ def _difference(about: AboutDifference, store: Store, price: Price | None) -> di
     of, found = about.pair, about.found
     sheet = differences.explained(of, found, top=TOP)
     trials = [of.baseline, of.candidate]
-    comparison = stored_comparison(store, of.candidate.comparison)
+    comparison = verdict.stored_comparison(store, of.candidate.comparison)
     names = {of.baseline.id: "baseline", of.candidate.id: "candidate"}
     said = sentence(found)
     own = verdict.contrasts_of(comparison, of.candidate.id) if comparison is not None else []
@@ -303,39 +301,6 @@ def _difference(about: AboutDifference, store: Store, price: Price | None) -> di
 
 
 # --- parts of several kinds ---------------------------------------------------------------------------------
-
-
-def comparison_verdict(comparison: Comparison) -> str:
-    """Return the result of a comparison in one or two sentences, or its state."""
-    if comparison.result:
-        return comparison_text.headline(comparison)
-    return verdict.sentence(comparison_text.past_text(comparison))
-
-
-def search_verdict(record: StudyRecord) -> str:
-    """Return the answer of a search in one sentence, or its state."""
-    answer = answer_of(record)
-    return searches.sentence(answer) if answer else f"No result: {state_words(record)}."
-
-
-def trial_verdict(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
-    """Return the verdict in one sentence, its colour, and its basis."""
-    if not trial.facts:
-        return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
-    if trial.kind == "profile":
-        return "Where a run spends its time. A profile has no verdict.", "gray", []
-    own = verdict.contrasts_of(comparison, trial.id) if comparison is not None else []
-    if comparison is None or not own:
-        alone = "This is the baseline itself."
-        return (
-            (alone if comparison is not None else "Measured without a comparison, so there is no verdict."),
-            "gray",
-            [],
-        )
-    said = verdict.card(comparison, own[0])
-    text = f"{said.headline}, {said.against}."
-    more = [f"{one.headline}, {one.against}" for one in (verdict.card(comparison, each) for each in own[1:])]
-    return text, said.color, [*said.facts, *([said.noise] if said.noise else []), *more]
 
 
 def _rejected(result: Mapping[str, Any] | None, comparison: Comparison | None = None) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from core.show.format import when
 from core.show.report import File, Report, Section
 from core.show.sheets import Fact, Part
-from core.show.table import Table, as_text, md_plain
-from core.wire.units import DASH, visible
+from core.show.table import Table, md_plain, table_texts
+from core.wire.units import visible
 
 _ICONS = {"green": "🟢", "blue": "🔵", "orange": "🟠", "red": "🔴", "gray": "⚪"}
 
@@ -92,13 +92,6 @@ def _table(table: Table) -> Iterator[str]:
     yield _row(["---"] * len(columns))
     for row in rows:
         yield _row([md_plain(cell) for cell in row])
-
-
-def table_texts(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of a table as text, without empty columns."""
-    columns, rows = as_text(table)
-    known = [n for n, one in enumerate(columns) if one.tells or any(row[n] not in ("", DASH) for row in rows)]
-    return [columns[n].head for n in known], [[row[n] for n in known] for row in rows]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from core.run import sweep
 from core.run.explanation import Pair, explained, pair
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
+from core.show.verdict import stored_comparison
 from core.spec import spec_from_dict
 from core.spec.axes import STUDY_PREFIX, axes_of_study
 from core.spec.space import Axis
@@ -176,14 +177,6 @@ def of_trial(store: Store, trial: Trial) -> AboutTrial:
         else []
     )
     return AboutTrial(trial=trial, comparison=comparison, beside=_with_samples(store, others))
-
-
-def stored_comparison(store: Store, comparison_id: str) -> Comparison | None:
-    """Return a comparison; None: there is none, or it was deleted in the meantime."""
-    try:
-        return store.comparison(comparison_id) if comparison_id else None
-    except TunerError:
-        return None
 
 
 def _with_samples(store: Store, ids: Sequence[str]) -> list[Trial]:

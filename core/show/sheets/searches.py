@@ -424,3 +424,9 @@ def _short_answer(one: StudyRecord) -> str:
         case "NONE_KEEPS_LIMITS":
             return "none meets the constraints"
     return str(one.answer["outcome"]).lower()
+
+
+def search_verdict(record: StudyRecord) -> str:
+    """Return the answer of a search in one sentence, or its state."""
+    answer = answer_of(record)
+    return sentence(answer) if answer else f"No result: {state_words(record)}."
