@@ -267,7 +267,7 @@ class BatchingSpec(Spec):
         for size in self.preferred_batch_size:
             if not 1 <= size <= self.max_batch_size:
                 raise SpecError(
-                    f"A preferred batch size must be 1 to {self.max_batch_size}, the largest batch; got {size}.",
+                    f"A preferred batch size must be 1 to {self.max_batch_size}, the largest; got {size}.",
                     hint="Remove it, or raise `max_batch_size`.",
                 )
         return self
