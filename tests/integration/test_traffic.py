@@ -54,6 +54,8 @@ class _Served:
             "requests": self.record.requests,
             "kinds": kinds,
             "streams": 1,
+            "first_stream": 0,
+            "shared": False,
             "batching": None,
             "drop_ns": 0,
             "until_ns": 0,
@@ -133,6 +135,26 @@ def test_a_failing_call_ends_the_run_with_its_error(tmp_path: Path) -> None:
     assert served.record.stopped
     assert [bool(end) for end in served.record.end_ns][:2] == [True, True]
     assert not served.record.end_ns[2]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_processes_share_the_queue_of_a_record(tmp_path: Path, model: Path, batched: bool) -> None:
+    """Two servers of one record, here threads with their own maps of it, serve each request once."""
+    served = _Served(tmp_path, [0] * 300)
+    changes = {"shared": True, "batching": batching() if batched else None}
+    servers = [
+        Traffic(contender(contestant_plan(model)), served.plan(model, [1], first_stream=number, **changes))
+        for number in range(2)
+    ]
+    threads = [threading.Thread(target=one.serve, args=(time.monotonic_ns(),)) for one in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(served.record.end_ns)
+    assert set(served.record.stream) <= {0, 1}
+    assert list(served.record.batch) == sorted(served.record.batch)
+    assert served.record.ticket >= 300
 
 
 # --- dynamic batching ---------------------------------------------------------------------------------------
