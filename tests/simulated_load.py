@@ -80,6 +80,7 @@ def sample_run(rate: float, *, limit_s: float = 0.02, turn: int = 0, **changes: 
     judged = [] if saturated else [_limit(rate, limit_s, requests)]
     run: RunResult = {
         "configuration": 0,
+        "beside": [],
         "rate_per_s": rate,
         "turn": turn,
         "outcome": "saturated" if saturated else "complete",
