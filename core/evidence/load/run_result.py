@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from core.evidence import background_load
-from core.evidence.load.bounds import Counted, judge, parts, percentiles
+from core.evidence.load.bounds import Clusters, Counted, judge, percentiles, requests_needed
 from core.evidence.load.load_types import (
     Harness,
     LimitResult,
@@ -32,6 +32,7 @@ from core.evidence.load.load_types import (
 )
 from core.evidence.load.queueing import harness
 from core.spec.load import BatchingSpec, LoadLimit, LoadSpec
+from core.wire.units import significant
 
 COURSE_PARTS = 120
 LIVE_PARTS = 240
@@ -108,15 +109,25 @@ def _counted(raw: RawRun, window: _Window) -> Counted:
     at_ns, ends = raw.arrivals.at_ns, raw.end_ns
     return Counted(
         at_s=[at_ns[i] / _NS for i in window.range],
-        latency_s=[(ends[i] - at_ns[i]) / _NS if ends[i] else math.inf for i in window.range],
+        value_s=[(ends[i] - at_ns[i]) / _NS if ends[i] else math.inf for i in window.range],
         from_s=window.from_s,
         until_s=window.until_s,
     )
 
 
-def _clusters(values: Sequence[float], sizes: Sequence[int]) -> Iterator[Sequence[float]]:
-    edges = [0, *itertools.accumulate(sizes)]
-    return (values[a:b] for a, b in itertools.pairwise(edges))
+def _of_served(raw: RawRun, window: _Window, starts: Sequence[int], ends: Sequence[int]) -> Clusters:
+    """The times from one column to another, of the requests that were served."""
+    served = [i for i in window.range if raw.end_ns[i]]
+    return Clusters(
+        [
+            Counted(
+                at_s=[raw.arrivals.at_ns[i] / _NS for i in served],
+                value_s=[(ends[i] - starts[i]) / _NS for i in served],
+                from_s=window.from_s,
+                until_s=window.until_s,
+            )
+        ]
+    )
 
 
 # --- one run ------------------------------------------------------------------------------------------------
@@ -131,22 +142,19 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
     """
     window = _window(raw, load)
     counted = _counted(raw, window)
-    at_ns, starts, ends = raw.arrivals.at_ns, raw.start_ns, raw.end_ns
-    sizes = parts(counted)
-    latency, notes = _latency(raw, counted, sizes, window)
-    served = [i for i in window.range if ends[i]]
-    served_sizes = [
-        sum(map(math.isfinite, one)) for one in _clusters(counted.latency_s, sizes)
-    ]  # of the same parts
-    service, _ = percentiles(list(_clusters([(ends[i] - starts[i]) / _NS for i in served], served_sizes)))
-    waiting, _ = percentiles(list(_clusters([(starts[i] - at_ns[i]) / _NS for i in served], served_sizes)))
+    latencies = Clusters([counted])
+    at_ns, ends = raw.arrivals.at_ns, raw.end_ns
+    latency, notes = _latency(raw, latencies, window)
+    service, _ = percentiles(_of_served(raw, window, raw.start_ns, ends))
+    waiting, _ = percentiles(_of_served(raw, window, at_ns, raw.start_ns))
+    served = sum(1 for i in window.range if ends[i])
     timeouts = sum(1 for i in window.range if not ends[i] and _timed_out(raw, i)) if raw.dropped_ns else 0
     from_ns, until_ns = window.from_s * _NS, window.until_s * _NS
     done = [i for i, end in enumerate(ends) if from_ns <= end < until_ns and end]
     kinds, kind = raw.kinds, raw.arrivals.kind
     seconds = window.seconds or math.inf
-    limits = _limits(load.limits, raw.outcome, [counted])
-    finite = [one for one in counted.latency_s if one < math.inf]
+    limits = _limits(load.limits, [raw.outcome], latencies)
+    finite = [one for one in latencies.ordered if one < math.inf]
     result: RunResult = {
         "configuration": raw.configuration,
         "beside": [],
@@ -155,9 +163,9 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
         "outcome": raw.outcome,
         "reason": raw.reason,
         "requests": len(window.range),
-        "completed": len(served),
+        "completed": served,
         "timeouts": timeouts,
-        "unserved": len(window.range) - len(served) - timeouts,
+        "unserved": len(window.range) - served - timeouts,
         "completed_per_s": len(done) / seconds,
         "samples_per_s": sum(kinds[kind[i]].rows for i in done) / seconds,
         "latency": latency,
@@ -173,9 +181,9 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
         "busy_share": _busy_share(raw, window),
         "cpus": _cpus(raw),
         "memory_bytes": raw.memory_bytes,
-        "ecdf": _ecdf(counted.latency_s),
+        "ecdf": _ecdf(latencies.ordered),
         "course": course(raw),
-        "notes": [*raw.notes, *notes],
+        "notes": [*raw.notes, *notes, *_undecided(load.limits, limits, latencies)],
     }
     if raw.counters and raw.cpus:
         configurations = [raw.configuration] * len(raw.counters)
@@ -186,41 +194,53 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
     return result
 
 
-def _latency(
-    raw: RawRun, counted: Counted, sizes: Sequence[int], window: _Window
-) -> tuple[list[Percentile], list[str]]:
+def _latency(raw: RawRun, latencies: Clusters, window: _Window) -> tuple[list[Percentile], list[str]]:
     notes = []
     if not window.warm:
         notes.append("The run ended in its warm-up, so its numbers come from the warm-up.")
     if raw.outcome == "saturated":
         notes.append("The latency of a saturated run grows as long as it lasts, so no percentile is given.")
         return [], notes
-    found, infinite = percentiles(list(_clusters(counted.latency_s, sizes)))
+    found, infinite = percentiles(latencies)
     if infinite:
-        bad = sum(1 for one in counted.latency_s if one == math.inf)
         names = ", ".join(f"p{100 * p:.6g}" for p in infinite)
         notes.append(
-            f"{bad:,} of {len(counted.latency_s):,} requests have no latency (timed out, or not served), so "
-            f"there is no {names}."
+            f"{latencies.above(math.inf):,} of {len(latencies.ordered):,} requests have no latency (timed "
+            f"out or not served), so there is no {names}."
         )
     return found, notes
 
 
 def _limits(
-    limits: Sequence[LoadLimit], outcome: RunOutcome, counted: Sequence[Counted]
+    limits: Sequence[LoadLimit], outcomes: Sequence[RunOutcome], latencies: Clusters
 ) -> list[LimitResult]:
-    if not any(one.latency_s for one in counted):
+    if not latencies.ordered:
         return []
-    return [_capped(judge(limit, counted), limit, outcome) for limit in limits]
+    return [_capped(judge(limit, latencies), limit, outcomes) for limit in limits]
 
 
-def _capped(found: LimitResult, limit: LoadLimit, outcome: RunOutcome) -> LimitResult:
+def _capped(found: LimitResult, limit: LoadLimit, outcomes: Sequence[RunOutcome]) -> LimitResult:
     verdict = found["verdict"]
-    if outcome == "saturated" and limit.at_most_s is not None:
-        verdict = "FAIL"  # whatever part of it was measured: the queue grows without end
-    elif outcome == "failed" and verdict == "PASS":
+    if "saturated" in outcomes and limit.at_most_s is not None:
+        verdict = "FAIL"  # the queue grows without end, so any latency limit is broken in a longer run
+    elif "failed" in outcomes and verdict == "PASS":
         verdict = "UNDECIDED"
     return {**found, "verdict": verdict}
+
+
+def _undecided(limits: Sequence[LoadLimit], judged: Sequence[LimitResult], latencies: Clusters) -> list[str]:
+    """Return what an undecided limit needs: about how many requests would let it pass."""
+    found = []
+    for limit, one in zip(limits, judged, strict=False):
+        if one["verdict"] != "UNDECIDED":
+            continue
+        needed = requests_needed(limit, latencies)
+        if needed is not None and needed > len(latencies.ordered):
+            found.append(
+                f"{limit.words} needs about {significant(needed, 2)} requests to pass; there were "
+                f"{len(latencies.ordered):,}."
+            )
+    return found
 
 
 def worst_verdict(limits: Sequence[LimitResult]) -> LoadVerdict | None:
@@ -307,9 +327,9 @@ def _cpus(raw: RawRun) -> float | None:
     return math.fsum(one["cpu_s"] for one in raw.counters) / wall if wall else None
 
 
-def _ecdf(latency_s: Sequence[float]) -> list[list[float]]:
+def _ecdf(ordered: Sequence[float]) -> list[list[float]]:
     """Points of the distribution: evenly spaced, and closer towards the tail."""
-    ordered, n = sorted(latency_s), len(latency_s)
+    n = len(ordered)
     if not n:
         return []
     half = ECDF_POINTS // 2
@@ -342,24 +362,17 @@ def point(
         runs: their indices in the load test.
         fresh: as in `Point`.
     """
-    counted = [_counted(raw, _window(raw, load)) for raw in raws]
-    outcome = max((one["outcome"] for one in results), key=_WORST.index)
-    limits = [] if not any(one.latency_s for one in counted) else [judge(one, counted) for one in load.limits]
-    for one in results:
-        limits = [
-            _capped(found, limit, one["outcome"]) for found, limit in zip(limits, load.limits, strict=False)
-        ]
-    latency: list[Percentile] = []
-    if not any(one["outcome"] == "saturated" for one in results):
-        clusters = [part for one in counted for part in _clusters(one.latency_s, parts(one))]
-        latency, _ = percentiles(clusters)
+    outcomes = [one["outcome"] for one in results]
+    latencies = Clusters([_counted(raw, _window(raw, load)) for raw in raws])
+    limits = _limits(load.limits, outcomes, latencies)
+    latency: list[Percentile] = [] if "saturated" in outcomes else percentiles(latencies)[0]
     rate, memory = raws[0].rate, [one["memory_bytes"] for one in results if one["memory_bytes"] is not None]
     cpus = [one["cpus"] for one in results if one["cpus"] is not None]
     return {
         "configuration": raws[0].configuration,
         "rate_per_s": statistics.fmean(one["rate_per_s"] for one in results) if rate is None else rate,
         "runs": list(runs),
-        "outcome": outcome,
+        "outcome": max(outcomes, key=_WORST.index),
         "requests": sum(one["requests"] for one in results),
         "completed_per_s": statistics.fmean(one["completed_per_s"] for one in results),
         "samples_per_s": statistics.fmean(one["samples_per_s"] for one in results),
