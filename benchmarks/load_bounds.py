@@ -224,8 +224,8 @@ def told(rows: Sequence[dict[str, Any]]) -> str:
         holds = f"{row['contain'] / row['intervals']:.1%}" if row["intervals"] else "none"
         lines.append(
             f"| {row['queue']} | {row['requests']:,} | {shares[0]:.1%} [{low:.1%}, {high:.1%}] "
-            f"| {shares[1]:.1%} | {shares[2]:.1%} | {row['fails'] / row['runs']:.1%} | {power.get(0.9, math.nan):.0%} "
-            f"| {power.get(0.85, math.nan):.0%} | {holds} |"
+            f"| {shares[1]:.1%} | {shares[2]:.1%} | {row['fails'] / row['runs']:.1%} "
+            f"| {power.get(0.9, math.nan):.0%} | {power.get(0.85, math.nan):.0%} | {holds} |"
         )
     return "\n".join(lines)
 
