@@ -138,7 +138,7 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
 
     A percentile that the requests cannot support is left out. So is the latency of a saturated run, which
     grows as long as the run lasts. A saturated run fails its limits; one that failed for another reason
-    passes none.
+    passes none; one whose harness was rejected decides none.
     """
     window = _window(raw, load)
     counted = _counted(raw, window)
@@ -153,8 +153,9 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
     done = [i for i, end in enumerate(ends) if from_ns <= end < until_ns and end]
     kinds, kind = raw.kinds, raw.arrivals.kind
     seconds = window.seconds or math.inf
-    limits = _limits(load.limits, [raw.outcome], latencies)
-    finite = [one for one in latencies.ordered if one < math.inf]
+    added = harness(raw, load, batching)
+    rejected = added is not None and not added["accepted"]
+    limits = _limits(load.limits, [raw.outcome], latencies, rejected=rejected)
     result: RunResult = {
         "configuration": raw.configuration,
         "beside": [],
@@ -169,10 +170,10 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
         "completed_per_s": len(done) / seconds,
         "samples_per_s": sum(kinds[kind[i]].rows for i in done) / seconds,
         "latency": latency,
-        "mean_s": math.fsum(finite) / len(finite) if finite and raw.outcome != "saturated" else None,
+        "mean_s": _mean(latencies) if raw.outcome != "saturated" else None,
         "service": service,
         "waiting": [] if raw.outcome == "saturated" else waiting,
-        "harness": harness(raw, load, batching),
+        "harness": added,
         "limits": limits,
         "verdict": worst_verdict(limits),
         "batches": _batches(raw),
@@ -211,17 +212,27 @@ def _latency(raw: RawRun, latencies: Clusters, window: _Window) -> tuple[list[Pe
     return found, notes
 
 
+def _mean(latencies: Clusters) -> float | None:
+    """The mean; None: some request has no latency, or there is none."""
+    ordered = latencies.ordered
+    return math.fsum(ordered) / len(ordered) if ordered and ordered[-1] < math.inf else None
+
+
 def _limits(
-    limits: Sequence[LoadLimit], outcomes: Sequence[RunOutcome], latencies: Clusters
+    limits: Sequence[LoadLimit], outcomes: Sequence[RunOutcome], latencies: Clusters, *, rejected: bool
 ) -> list[LimitResult]:
     if not latencies.ordered:
         return []
-    return [_capped(judge(limit, latencies), limit, outcomes) for limit in limits]
+    return [_capped(judge(limit, latencies), limit, outcomes, rejected) for limit in limits]
 
 
-def _capped(found: LimitResult, limit: LoadLimit, outcomes: Sequence[RunOutcome]) -> LimitResult:
+def _capped(
+    found: LimitResult, limit: LoadLimit, outcomes: Sequence[RunOutcome], rejected: bool
+) -> LimitResult:
     verdict = found["verdict"]
-    if "saturated" in outcomes and limit.at_most_s is not None:
+    if rejected:
+        verdict = "UNDECIDED"  # no measurement of the server alone
+    elif "saturated" in outcomes and limit.at_most_s is not None:
         verdict = "FAIL"  # the queue grows without end, so any latency limit is broken in a longer run
     elif "failed" in outcomes and verdict == "PASS":
         verdict = "UNDECIDED"
@@ -364,7 +375,9 @@ def point(
     """
     outcomes = [one["outcome"] for one in results]
     latencies = Clusters([_counted(raw, _window(raw, load)) for raw in raws])
-    limits = _limits(load.limits, outcomes, latencies)
+    added = _worst_harness(results)
+    rejected = added is not None and not added["accepted"]
+    limits = _limits(load.limits, outcomes, latencies, rejected=rejected)
     latency: list[Percentile] = [] if "saturated" in outcomes else percentiles(latencies)[0]
     rate, memory = raws[0].rate, [one["memory_bytes"] for one in results if one["memory_bytes"] is not None]
     cpus = [one["cpus"] for one in results if one["cpus"] is not None]
@@ -379,7 +392,7 @@ def point(
         "latency": latency,
         "limits": limits,
         "verdict": worst_verdict(limits),
-        "harness": _worst_harness(results),
+        "harness": added,
         "cpus": statistics.fmean(cpus) if cpus else None,
         "memory_bytes": max(memory, default=None),
         "fresh": fresh,
