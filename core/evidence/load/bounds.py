@@ -66,8 +66,10 @@ class Clusters:
         for threshold in thresholds:
             counts = [[(_above(part, threshold), len(part)) for part in run] for run in self._runs]
             pairs = [_summed(run[i : i + 2]) for run in counts for i in range(0, PARTS, 2)]
-            for groups in ([*itertools.chain.from_iterable(counts)], pairs, [_summed(run) for run in counts]):
-                factor = max(factor, _design_effect(groups, tail))
+            for groups in ([*itertools.chain.from_iterable(counts)], pairs):
+                factor = max(factor, max(1.0, _design_effect(groups)) * _widening(len(groups), tail))
+            runs = [_summed(run) for run in counts]  # few: only a spread that they show counts
+            factor = max(factor, _design_effect(runs) * _widening(len(runs), tail))
         return n / factor
 
 
@@ -90,11 +92,12 @@ def _summed(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(bad for bad, _ in counts), sum(size for _, size in counts)
 
 
-def _design_effect(groups: Sequence[tuple[int, int]], tail: float) -> float:
-    """Return the variance of the share of bad values over that of independent ones, widened for few groups.
+def _design_effect(groups: Sequence[tuple[int, int]]) -> float:
+    """Return the variance of the share of values above a threshold, over that of independent values.
 
-    Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6; the factor of
-    Student's t: Korn and Graubard (1998), Survey Methodology 24.
+    1 where there is no spread to see.
+
+    Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6.
     """
     kept = [one for one in groups if one[1]]
     (bad, n), count = _summed(kept), len(kept)
@@ -102,8 +105,17 @@ def _design_effect(groups: Sequence[tuple[int, int]], tail: float) -> float:
         return 1.0
     share = bad / n
     spread = math.fsum((mine - share * size) ** 2 for mine, size in kept) * count / (count - 1)
-    widen = (t_quantile(1 - tail, count - 1) / t_quantile(1 - tail, 1e6)) ** 2
-    return max(1.0, spread / (n * share * (1 - share))) * widen
+    return spread / (n * share * (1 - share))
+
+
+def _widening(groups: int, tail: float) -> float:
+    """Return the factor of the variance for a spread known from few groups; 1 where too few show none.
+
+    Source: Korn and Graubard (1998), Survey Methodology 24: Student's t in place of the normal quantile.
+    """
+    if groups < LEAST_CLUSTERS:
+        return 1.0
+    return (t_quantile(1 - tail, groups - 1) / t_quantile(1 - tail, 1e6)) ** 2
 
 
 def _thresholds(ordered: Sequence[float], share: float) -> list[float]:
