@@ -107,7 +107,9 @@ def test_the_requests_needed_are_a_forecast_that_holds() -> None:
     needed = requests_needed(LIMIT, few)
     assert needed is not None
     assert 750 < needed < 2000
-    assert judge(LIMIT, clusters(spread_evenly(needed, round(0.004 * needed))))["verdict"] == "PASS"
+    for factor, verdict in ((0.7, "UNDECIDED"), (1.5, "PASS")):
+        n = round(factor * needed)
+        assert judge(LIMIT, clusters(spread_evenly(n, round(0.004 * n))))["verdict"] == verdict
     assert requests_needed(LIMIT, clusters(spread_evenly(1000, 10))) is None  # at the limit: never
 
 
