@@ -222,6 +222,9 @@ def _sweep(about: AboutSweep, store: Store, price: Price | None) -> dict[str, An
     }
 
 
+_UNDER_LOAD = "Under load: the upper 95 % bound of the share of slower requests is within that of the limit"
+
+
 def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
     found = [scorecards.scorecard(row) for row in about.rows]
     states = [row.state for row in about.rows]
@@ -240,7 +243,10 @@ def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
         "measured_at": max((one.finished_at or one.created_at for one in about.trials), default=None),
         "verdict": scorecards.headline(about.rows),
         "color": color,
-        "support": ["Met: the whole 95 % interval is within the limit"],
+        "support": [
+            "Met: the whole 95 % interval is within the limit",
+            *[_UNDER_LOAD] * any(one.target.load is not None for row in about.rows for one in row.judged),
+        ],
         "rejected": "",
         "result": [
             Section(title=one.headline, parts=[part for part in one.parts if not isinstance(part, Note)])
