@@ -53,7 +53,7 @@ from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
 
 
-@arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping)
+@arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping, load=arguments.text)
 def search(
     model: ModelLike | None = None,
     config: Config = None,
@@ -160,7 +160,7 @@ def search(
     return _run(session, job, sizes, on_progress, cancel)
 
 
-@arguments.checked()
+@arguments.checked(load=arguments.text)
 def resume(
     study: arguments.Ref,
     *,

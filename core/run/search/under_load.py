@@ -59,15 +59,16 @@ def plan_words(target: LoadTarget) -> str:
 def candidates(state: SearchState) -> list[Candidate]:
     """Return what to run under load, the fastest first; empty: nothing was confirmed or keeps the limits.
 
-    Without a winner, nothing is faster than the default, so the default comes first. The order is that of the
-    confirmed or estimated speed-up; what failed, or misses a constraint, is left out.
+    The order is that of the confirmed or estimated speed-up. What failed or misses a constraint is left out,
+    and so is what is no faster than the default by more than the margin. Without a winner nothing is, so the
+    default comes first, and configurations equivalent to it follow.
     """
     if state.default_result is None or state.outcome == "NONE_KEEPS_LIMITS":
         return []
     winner = next((choice for choice, one in state.confirmed.items() if one is state.winner), None)
     found = [] if winner is None else [_candidate(state, winner, role="winner")]
     default = Candidate(role="default", label=DEFAULT_WORDS, spec=state.default_spec, changes={}, gain=None)
-    least = 0.0 if found else -math.log1p(state.margin)
+    least = math.log1p(state.margin) * (1 if found else -1)
     seen = {_key(one) for one in (*found, default)}
     for choice, gain in ranked_candidates(state):
         if gain <= least or not _may_be_answer(state, choice) or len(found) == MOST_TESTED:

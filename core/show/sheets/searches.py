@@ -168,7 +168,7 @@ def load_table(load: SearchUnderLoad) -> Table:
     """Return the configurations that were run under load, the fastest first."""
     return tabulate(
         load["tested"],
-        (Column("under load", key="configuration", tells=True), lambda one: changes_words(one["changes"])),
+        (Column("configuration", key="configuration", tells=True), lambda one: changes_words(one["changes"])),
         (Column("state", key="state"), lambda one: LIMIT_WORDS[one["state"]]),
         (
             Column("one caller", key="gain"),
