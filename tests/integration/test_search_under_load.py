@@ -12,6 +12,7 @@ from core.evidence.comparison import Configuration
 from core.evidence.load.load_types import LoadVerdict
 from core.run import job_types
 from core.run.job import Ending, Job, Outcome, Service
+from core.run.search import answer as answers
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml
 from core.spec.load import LoadSpec
 from core.wire.errors import WorkerError
@@ -169,6 +170,49 @@ def test_where_none_passes_the_exit_code_says_so(
     assert not best.exists()
     table = cli.run("searches", "show", done.document["study"], "--wide")
     assert table.out.count("requests were slower") >= len(load["tested"])
+
+
+def test_where_nothing_is_faster_the_default_comes_first(
+    cli: CommandLine, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "outcome", lambda *_, **__: ("NO_DIFFERENCE", None))
+    asked = load_tests(monkeypatch, lambda _: "PASS" if len(asked) > 1 else "FAIL")
+    done = search(cli, square)
+    assert done.code == 0, done.err
+    assert roles(done) == ["default", "survivor"]
+    assert done.document["load"]["passed"] == 1
+
+
+def test_a_default_that_misses_a_constraint_is_not_run(
+    cli: CommandLine, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "limits_state", lambda limits: "MISSED" if limits else "MET")
+    judge = answers.judged_limits
+    missed = [
+        {"limit": "x", "state": "MISSED", "probability": None, "value": None, "low": None, "high": None}
+    ]
+    monkeypatch.setattr(
+        answers,
+        "judged_limits",
+        lambda one, question: judge(one, question) if one.changes else [{**missed[0], "why": ""}],
+    )
+    load_tests(monkeypatch, lambda _: "FAIL")
+    done = search(cli, square)
+    assert done.code == EXIT_FAILED, done.err
+    assert set(roles(done)) == {"winner", "survivor"}
+
+
+def test_without_a_configuration_that_keeps_the_limits_nothing_is_run(
+    cli: CommandLine, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = load_tests(monkeypatch, passes)
+    monkeypatch.setattr(answers, "outcome", lambda *_, **__: ("NONE_KEEPS_LIMITS", None))
+    done = search(cli, square)
+    assert done.code == EXIT_FAILED
+    assert asked == []
+    load = done.document["load"]
+    assert (load["tested"], load["passed"]) == ([], None)
+    assert "confirmed no configuration" in load["words"]
 
 
 def test_its_time_is_no_part_of_the_budget(

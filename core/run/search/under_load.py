@@ -61,22 +61,26 @@ def candidates(state: SearchState) -> list[Candidate]:
 
     The order is that of the confirmed or estimated speed-up. What failed or misses a constraint is left out,
     and so is what is no faster than the default by more than the margin. Without a winner nothing is, so the
-    default comes first, and configurations equivalent to it follow.
+    default comes first, and configurations equivalent to it follow. A default that misses a constraint is
+    left out, and then slower configurations count, too.
     """
     if state.default_result is None or state.outcome == "NONE_KEEPS_LIMITS":
         return []
     winner = next((choice for choice, one in state.confirmed.items() if one is state.winner), None)
     found = [] if winner is None else [_candidate(state, winner, role="winner")]
     default = Candidate(role="default", label=DEFAULT_WORDS, spec=state.default_spec, changes={}, gain=None)
-    least = math.log1p(state.margin) * (1 if found else -1)
+    is_able = answers.limits_state(state.default_result["limits"]) != "MISSED"
+    least = math.log1p(state.margin) * (1 if found else -1) if is_able else -math.inf
     seen = {_key(one) for one in (*found, default)}
     for choice, gain in ranked_candidates(state):
-        if gain <= least or not _may_be_answer(state, choice) or len(found) == MOST_TESTED:
+        if gain <= least or len(found) == MOST_TESTED or not _may_be_answer(state, choice, is_able):
             continue
         one = _candidate(state, choice, role="survivor")
         if _key(one) not in seen:
             seen.add(_key(one))
             found.append(one)
+    if not is_able:
+        return found
     return [*found, default] if winner is not None else [default, *found]
 
 
@@ -86,13 +90,13 @@ def _key(one: Candidate) -> str:
     return one.spec.model_copy(update={"workload": workload}).key()
 
 
-def _may_be_answer(state: SearchState, choice: Choice) -> bool:
+def _may_be_answer(state: SearchState, choice: Choice, is_default_able: bool) -> bool:
+    """Whether a confirmation, if there is one, leaves a configuration possible."""
     said = state.confirmed.get(choice)
-    return said is None or not (
-        said["error"]
-        or answers.limits_state(said["limits"]) == "MISSED"
-        or said["gain"]["verdict"] == Verdict.SLOWER
-    )
+    if said is None:
+        return True
+    slower = is_default_able and said["gain"]["verdict"] == Verdict.SLOWER
+    return not said["error"] and not slower and answers.limits_state(said["limits"]) != "MISSED"
 
 
 def _candidate(state: SearchState, choice: Choice, *, role: Literal["winner", "survivor"]) -> Candidate:
