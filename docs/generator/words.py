@@ -62,13 +62,14 @@ def metrics() -> str:
         ),
         "## Targets under load",
         "A target under load is a rate with a latency limit: at 200 requests per second, at most 1 % of the "
-        "requests may take longer than 20 ms. Requests have one sample and arrive independently of each other "
-        "(Poisson). A latency counts from the scheduled arrival, so it includes the time in the queue.",
+        "requests may take longer than 20 ms. Requests have one sample and arrive independently of each "
+        "other (Poisson). A latency counts from the scheduled arrival, so it includes the time in the queue.",
         fence(f"# fragment\ntargets:\n- load: {LOAD}", "yaml"),
-        "`ortune scorecard` runs a load test of 30 seconds or more for it. The target is MET if the upper 95 % "
-        "bound of the share of slower requests is within the limit, MISSED if the lower one is above it, and "
-        "UNKNOWN otherwise. A load test at a higher rate that passed, or at a lower rate that failed, decides, "
-        "too. A run in which the load generator itself added more than 10 % of the median does not count.",
+        "`ortune scorecard` runs a load test of 30 seconds or more for it. The target is MET if the upper "
+        "95 % bound of the share of slower requests is within the limit, MISSED if the lower one is above "
+        "it, and UNKNOWN otherwise. A load test at a higher rate that passed, or at a lower rate that "
+        "failed, decides, too. A run in which the load generator itself added more than 10 % of the median "
+        "does not count.",
         "## Units of limits",
         "Give times and sizes with their unit in texts. A bare number in a YAML file is in seconds, bytes, "
         "samples per second, or a share of 1.",
