@@ -467,5 +467,10 @@ def search_verdict(record: StudyRecord) -> str:
     answer = answer_of(record)
     if answer is None:
         return f"No result: {state_words(record)}."
+    return " ".join(first_sentences(answer))
+
+
+def first_sentences(answer: SearchResult | Mapping[str, Any]) -> list[str]:
+    """Return the result in one sentence, and the answer under load where the question asks for it."""
     load = answer.get("load")
-    return sentence(answer) if load is None else f"{sentence(answer)} {load['words']}"
+    return [sentence(answer)] if load is None else [sentence(answer), load["words"]]
