@@ -95,14 +95,14 @@ def _summed(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
 def _design_effect(groups: Sequence[tuple[int, int]]) -> float:
     """Return the variance of the share of values above a threshold, over that of independent values.
 
-    1 where there is no spread to see.
+    0 where there is no spread to see.
 
     Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6.
     """
     kept = [one for one in groups if one[1]]
     (bad, n), count = _summed(kept), len(kept)
     if not 0 < bad < n or count < LEAST_CLUSTERS:
-        return 1.0
+        return 0.0
     share = bad / n
     spread = math.fsum((mine - share * size) ** 2 for mine, size in kept) * count / (count - 1)
     return spread / (n * share * (1 - share))
