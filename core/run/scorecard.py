@@ -220,8 +220,8 @@ def _loads(
     if not any(one.load is not None for one in targets):
         return [], ""
 
-    def is_it(spec: Mapping[str, Any]) -> bool:
-        return _is_same_under_load(spec, subject.spec)
+    def is_it(spec: Mapping[str, Any], rows: int | None) -> bool:
+        return _is_same_under_load(spec, rows, subject)
 
     points: list[LoadPoint] = []
     failure = ""
@@ -232,16 +232,25 @@ def _loads(
         kept: Any = (trial.result or {}).get("load")
         if kept is not None and trial.fingerprint == fingerprint:
             points += points_of(kept, trial.id, is_it=is_it)
-        elif trial.state == "FAIL" and trial.error is not None and not points and is_it(trial.spec):
+        elif trial.state == "FAIL" and trial.error is not None and not points and is_it(trial.spec, None):
             failure = failure or trial.error["message"]
     return points, failure
 
 
-def _is_same_under_load(asked: Mapping[str, Any], spec: TrialSpec) -> bool:
-    """Whether the spec of a load test is `spec`: the same model, settings and dynamic batching."""
+def _is_same_under_load(asked: Mapping[str, Any], rows: int | None, subject: Subject) -> bool:
+    """Whether a load test is of the subject: the same model, settings, dynamic batching and batch size.
+
+    Args:
+        asked: spec of the load test.
+        rows: samples of its requests; None: its own batch size.
+        subject: the configuration.
+    """
+    spec = subject.spec
     try:
         found = spec_from_dict(asked)
-    except SpecError:  # stored by another version
+        if (rows or resolve_batch(found.workload, subject.record.info)) != subject.rows:
+            return False
+    except SpecError:  # stored by another version, or a batch that the model does not take
         return False
     hashes = {found.model.sha256, spec.model.sha256} - {None}
     same = same_request(_settings(found), _settings(spec))

@@ -455,7 +455,7 @@ _TARGET = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/s\s+with\s+(.+)")
 class LoadTarget(Spec):
     """A target of a configuration under load, of the scorecard: `200/s with p99<=20ms`."""
 
-    rate: float  # requests/s, Poisson arrivals of one sample
+    rate: float  # requests/s, Poisson arrivals; a request has the configuration's batch size
     limit: LoadLimit
 
     @property

@@ -237,8 +237,8 @@ UNDER_LOAD = Metric(
     title="latency under load",
     quantity="share",
     source="load",
-    help="Requests per second that arrive independently of each other (Poisson), one sample each, and the "
-    "largest latency of a percentile of them, from the scheduled arrival.",
+    help="Requests per second that arrive independently of each other (Poisson), each of the configuration's "
+    "batch size, and the largest latency of a percentile of them, from the scheduled arrival.",
     under_load=True,
     example="200/s with p99<=20ms",
 )

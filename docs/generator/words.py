@@ -62,8 +62,9 @@ def metrics() -> str:
         ),
         "## Targets under load",
         "A target under load is a rate with a latency limit: at 200 requests per second, at most 1 % of the "
-        "requests may take longer than 20 ms. Requests have one sample and arrive independently of each "
-        "other (Poisson). A latency counts from the scheduled arrival, so it includes the time in the queue.",
+        "requests may take longer than 20 ms. A request has the batch size of the configuration, 1 by "
+        "default. Requests arrive independently of each other (Poisson). A latency counts from the scheduled "
+        "arrival, so it includes the time in the queue.",
         fence(f"# fragment\ntargets:\n- load: {LOAD}", "yaml"),
         "`ortune scorecard` runs a load test of 30 seconds or more for it. The target is MET if the upper "
         "95 % bound of the share of slower requests is within the limit, MISSED if the lower one is above "

@@ -93,6 +93,7 @@ def test_the_winner_that_passes_is_the_answer(
     [(spec, test)] = asked
     assert spec.workload.use_io_binding
     assert (test.rates, [one.text for one in test.limits], test.duration_s) == ((200,), ["p99<=20ms"], 30)
+    assert test.rows == {3: 1.0}  # the model's batch: the same requests for all
     assert (load["target"], load["passed"], roles(done)) == (ASKED, 0, ["winner"])
     assert load["tested"][0]["changes"] == winner["changes"]
     assert load["tested"][0]["gain"] == winner["gain"]

@@ -87,7 +87,7 @@ def test_two_targets_on_one_percentile_at_one_rate_are_refused() -> None:
 
 
 def points(result: LoadResult, trial: str = "t") -> list[LoadPoint]:
-    return [one for one in points_of(result, trial, is_it=lambda _: True) if one.point["configuration"] == 0]
+    return [one for one in points_of(result, trial, is_it=lambda *_: True) if one.point["configuration"] == 0]
 
 
 def judged(text: str, *tests: LoadResult) -> TargetResult:
@@ -192,7 +192,6 @@ def test_background_load_can_only_make_it_worse() -> None:
     [
         {"arrivals": {"process": "constant"}},
         {"rows": {"1": 0.5, "8": 0.5}},
-        {"rows": {"8": 1.0}},
         {"dims": {"sequence": {"16": 1.0}}},
         {"timeout_s": 1.0},
         {"question": "together"},
@@ -277,7 +276,25 @@ def test_a_stored_load_test_of_the_configuration_decides(store: Store) -> None:
     assert state(found) == ["MET"]
     assert found[0].trials == [trial]
     assert not needed(found)
-    assert state(card(store, subject(workload={"batch_size": 8}))) == ["MET"]  # requests have their own size
+    assert state(card(store, subject(workload={"batch_size": 1}))) == ["MET"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "found"),
+    [
+        (None, 8, ["UNKNOWN", "MET", "UNKNOWN"]),  # the batch size of the configuration
+        ({"4": 1.0}, 8, ["UNKNOWN", "UNKNOWN", "MET"]),
+        ({"1": 1.0}, 8, ["MET", "UNKNOWN", "UNKNOWN"]),
+        ({"1": 0.5, "8": 0.5}, 8, ["UNKNOWN"] * 3),
+    ],
+)
+def test_requests_have_the_batch_size_of_the_configuration(
+    store: Store, rows: dict[str, float] | None, batch: int, found: list[str]
+) -> None:
+    asked = {} if rows is None else {"rows": rows}
+    put(store, spec(workload={"batch_size": batch}), load_test(200, **asked))
+    subjects = [subject(), *(subject(workload={"batch_size": size}) for size in (8, 4))]
+    assert state(card(store, *subjects)) == found
 
 
 @pytest.mark.parametrize(

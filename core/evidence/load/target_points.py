@@ -1,7 +1,8 @@
 """Which points of stored load tests speak for a target under load, and what they say. Pure.
 
-A target asks for Poisson arrivals of one sample each. A point at the target's rate decides it. One at a
-higher rate decides it if it passed, one at a lower rate if it failed, because less traffic waits no longer.
+A target asks for Poisson arrivals of requests that have the configuration's batch size. A point at the
+target's rate decides it. One at a higher rate decides it if it passed, one at a lower rate if it failed,
+because less traffic waits no longer.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ class LoadPoint:
 
 
 def points_of(
-    result: LoadResult, trial: str, *, is_it: Callable[[Mapping[str, Any]], bool]
+    result: LoadResult, trial: str, *, is_it: Callable[[Mapping[str, Any], int | None], bool]
 ) -> Iterator[LoadPoint]:
     """Yield the points of a load test that speak for targets of a configuration.
 
-    Probes of a search for the highest rate, other arrivals, requests of several samples or sizes, and runs
-    beside another model do not.
+    Probes of a search for the highest rate, other arrivals, requests of several sizes, and runs beside
+    another model do not.
 
     Args:
         result: of the load test.
         trial: its ID.
-        is_it: whether the plain spec of a configuration is that configuration.
+        is_it: whether the plain spec of a configuration is that configuration, with requests of so many
+            samples; None: of the spec's batch size.
     """
     try:
         question = load_from_dict(result["question"])
@@ -53,9 +55,10 @@ def points_of(
         return
     if not _is_plain(question):
         return
+    rows = next(iter(question.rows), None)
     for point in result["points"]:
         configuration = result["configurations"][point["configuration"]]
-        if not point["fresh"] or configuration["error"] or not is_it(configuration["spec"]):
+        if not point["fresh"] or configuration["error"] or not is_it(configuration["spec"], rows):
             continue
         runs = [result["runs"][index] for index in point["runs"]]
         yield LoadPoint(
@@ -71,7 +74,7 @@ def _is_plain(question: LoadSpec) -> bool:
     return (
         question.question in ("traffic", "limit")
         and question.arrivals.process == "poisson"
-        and question.row_sizes == {1: 1.0}
+        and len(question.rows) < 2
         and not question.dims
         and question.timeout_s is None
     )

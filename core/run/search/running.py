@@ -119,7 +119,7 @@ class Search:
         self.service.on_live(self.live())
         job = job_types.load(
             [Configuration(spec=one.spec, label=one.label)],
-            under_load.load_spec(target),
+            under_load.load_spec(self.state, target),
             model_name=self.record.model_name,
         )
         ending = self.service.perform(job)

@@ -17,6 +17,7 @@ from core.evidence.measurement import Trial
 from core.evidence.result_types import LoadTested, SearchUnderLoad, SpeedUpNumbers
 from core.evidence.targets import Measurements, evaluate_target
 from core.evidence.verdict import Verdict
+from core.run.plan import resolve_batch
 from core.run.search import answer as answers
 from core.run.search.plan import ranked_candidates
 from core.run.search.search_state import SearchState
@@ -39,9 +40,15 @@ class Candidate:
     gain: SpeedUpNumbers | None  # in the objective, of one caller; None: the default
 
 
-def load_spec(target: LoadTarget) -> LoadSpec:
-    """Return the load test of one configuration."""
-    return LoadSpec(rates=(target.rate,), limits=(target.limit,), duration_s=seconds_needed(target))
+def load_spec(state: SearchState, target: LoadTarget) -> LoadSpec:
+    """Return the load test of one configuration; requests have the batch size of the start for all."""
+    rows = resolve_batch(state.base.workload, state.prepared.resolved.record.info)
+    return LoadSpec(
+        rates=(target.rate,),
+        limits=(target.limit,),
+        duration_s=seconds_needed(target),
+        rows={rows: 1.0},
+    )
 
 
 def plan_words(target: LoadTarget) -> str:
@@ -85,7 +92,7 @@ def candidates(state: SearchState) -> list[Candidate]:
 
 
 def _key(one: Candidate) -> str:
-    """Equal where the load test is: requests have a batch size of their own."""
+    """Equal where the load test is: requests have the batch size of the start."""
     workload = one.spec.workload.model_copy(update={"batch_size": None})
     return one.spec.model_copy(update={"workload": workload}).key()
 
@@ -123,7 +130,7 @@ def read(one: Candidate, target: LoadTarget, trial: Trial | None, *, error: str 
     """
     kept: Any = {} if trial is None else trial.facts
     test = kept.get("load")
-    points = [] if test is None or trial is None else list(points_of(test, trial.id, is_it=lambda _: True))
+    points = [] if test is None or trial is None else list(points_of(test, trial.id, is_it=lambda *_: True))
     evidence = Measurements(batch_size=1, loads=points, load_failure=error)
     found = evaluate_target(TargetSpec(load=target), evidence)
     return {

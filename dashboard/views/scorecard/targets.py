@@ -223,7 +223,7 @@ def _draw_line(line: str) -> None:
                 placeholder="200",
                 persist_state="session",
                 width=120,
-                help="Requests of one sample per second, Poisson arrivals. The load test takes 30 s or more.",
+                help="Requests of the configuration's batch size, Poisson arrivals. Tested for 30 s or more.",
             )
         if metric.at_batch:
             st.number_input(
