@@ -46,7 +46,7 @@ _TABLE = (
         title="Search",
         icon="manage_search",
         group="Measure",
-        kept=r"objective|second|weight|limits|same_latency|budget_s|precision|extend|give_way|variants"
+        kept=r"objective|second|weight|limits|under_load|same_latency|budget_s|precision|extend|give_way|variants"
         r"|fixed|never|own|strategy|warm_start|seed",
         recorded=demo.searched,
     ),

@@ -146,7 +146,10 @@ def _measured(trial: Trial) -> dict[str, Any]:
     if trial.error is not None:
         facts["error"] = trial.error
     result: Mapping[str, Any] = trial.facts
-    return facts | {name: one for name, one in result.items() if name not in _NOT_NUMBERS}
+    numbers = {name: one for name, one in result.items() if name not in _NOT_NUMBERS}
+    if (load := numbers.pop("load", None)) is not None:
+        numbers["load"] = {name: load[name] for name in ("question", "verdict", "words")}
+    return facts | numbers
 
 
 def _iso(seconds: float | None) -> str | None:
