@@ -17,7 +17,8 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, Status, default_session
 from core.api.settings import EFFORT, given_of
 from core.evidence.comparison import DEFAULT_LABEL, Configuration
-from core.evidence.load.arrivals import Kind, Trace, kinds_of, parse_trace
+from core.evidence.load.arrivals import Trace, kinds_of, parse_trace
+from core.evidence.load.load_types import Kind
 from core.evidence.measurement import Trial
 from core.run import job_types
 from core.run.job import Job
@@ -66,7 +67,7 @@ def _configs(name: str, value: object) -> Any:
 def _rates(name: str, value: object) -> list[float]:
     """Return rates in requests per second; a single number is a list of one."""
     value = arguments.python_value(value)
-    if isinstance(value, Real) or isinstance(value, str):
+    if isinstance(value, Real | str):
         value = [value]
     return [arguments.number(name, one) for one in arguments.listed(name, value)]
 
@@ -92,7 +93,9 @@ def _limits(name: str, value: object) -> list[LoadLimit]:
     if isinstance(value, LoadLimit):
         value = [value]
     found = arguments.listed(name, value)
-    return [one if isinstance(one, LoadLimit) else parse_load_limit(arguments.text(name, one)) for one in found]
+    return [
+        one if isinstance(one, LoadLimit) else parse_load_limit(arguments.text(name, one)) for one in found
+    ]
 
 
 def _timeout(name: str, value: object) -> float:
@@ -102,7 +105,7 @@ def _timeout(name: str, value: object) -> float:
 
 def _arrivals(name: str, value: object) -> dict[str, Any]:
     if isinstance(value, ArrivalsSpec):
-        return value.model_dump(exclude_defaults=True)
+        return {"process": value.process, **value.model_dump(exclude_defaults=True)}
     if isinstance(value, Mapping):
         return {"process": "poisson", **arguments.mapping(name, value)}
     return {"process": process_named(arguments.text(name, value))}
@@ -224,11 +227,8 @@ def _refuse_unused(given: Mapping[str, Any]) -> None:
 
 
 def _question(*, find_max: bool, find_batching: bool, together: bool) -> Question:
-    asked: list[Question] = [
-        name
-        for name, on in (("limit", find_max), ("batching", find_batching), ("together", together))
-        if on
-    ]
+    named: Mapping[Question, bool] = {"limit": find_max, "batching": find_batching, "together": together}
+    asked = [name for name, on in named.items() if on]
     if len(asked) > 1:
         raise SpecError(
             "`find_max`, `find_batching` and `together` contradict each other.", hint="Choose one of them."
@@ -250,7 +250,9 @@ def _replay(asked: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
         longest = trace.at_s[-1]
         if asked["rates"] and trace.rate is not None:
             longest *= trace.rate / max(min(asked["rates"]), 1e-9)
-        warmup_s = LoadSpec(rates=(1.0,), limits=tuple(asked["limits"]), timeout_s=asked["timeout_s"]).warmup_s
+        warmup_s = LoadSpec(
+            rates=(1.0,), limits=tuple(asked["limits"]), timeout_s=asked["timeout_s"]
+        ).warmup_s
         found["duration_s"] = max(1.0, longest - warmup_s + 1e-3)
     return found
 

@@ -13,6 +13,7 @@ from core.evidence.load.load_types import (
     LimitResult,
     LoadContrast,
     LoadResult,
+    LoadVerdict,
     Percentile,
     Point,
     RunResult,
@@ -210,6 +211,27 @@ def short(result: LoadResult) -> str:
     known = percentile(shown_latency(last), 0.99)
     said = verdict_text(last) or (f"p99 {ms(known['value_s'], 3)}" if known is not None else "")
     return f"{said} at {rate_number(last['rate_per_s'])}/s".strip()
+
+
+def outcome(result: LoadResult) -> LoadVerdict:
+    """Return whether a load test passed: no limit is broken, and every point is a measurement.
+
+    A search for the highest rate passes with a confirmed rate of its first configuration. Without limits, a
+    test passes unless a run failed.
+    """
+    if result["question"].get("question") == "limit":
+        first = next(iter(result["highest"]), None)
+        if first is None or (first["confirmed_per_s"] is None and first["undecided_per_s"] is not None):
+            return "UNDECIDED"
+        return "PASS" if first["confirmed_per_s"] is not None else "FAIL"
+    fresh = [one for one in result["points"] if one["fresh"]]
+    if result["batching"] is not None:  # other pairs may fail
+        return result["verdict"] or "PASS"
+    known = [one for one in fresh if not is_rejected(one)]
+    if any(one["verdict"] == "FAIL" or one["outcome"] == "failed" for one in known):
+        return "FAIL"
+    undecided = any(one["verdict"] == "UNDECIDED" for one in known)
+    return "UNDECIDED" if undecided or len(known) < len(fresh) or not fresh else "PASS"
 
 
 def color(result: LoadResult) -> Color:

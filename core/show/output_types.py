@@ -15,6 +15,7 @@ from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
 from core.evidence.graph_changes import GraphChange
+from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval, Share
 from core.evidence.metrics.pairs import Verdict as PairVerdict
@@ -99,6 +100,14 @@ class TrialDocument(TypedDict):
     started_at: float | None
     finished_at: float | None
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+@_with_keys_of(TrialDocument)
+class LoadDocument(TypedDict):
+    """A load test: a trial of kind `load`, with its result instead of latencies."""
+
+    load: LoadResult | None  # null: it has no result
+    requests: NotRequired[Any]  # every request, see `ortune schema`
 
 
 class ComparisonPart(ComparisonResult):
@@ -732,6 +741,8 @@ DOCUMENTS: Mapping[str, Any] = {
     "compare": ComparisonDocument,
     "profile": TrialDocument,
     "sweep": SweepDocument,
+    "load": LoadDocument,
+    "load --streams": SweepDocument,
     "explain": ExplainDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,

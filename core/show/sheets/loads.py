@@ -213,7 +213,10 @@ def points(result: LoadResult) -> Table:
             lambda one: "confirmation" if one["fresh"] else "probe",
         ),
         (Column("outcome", key="outcome", on="none"), lambda one: one["outcome"]),
-        drop=("memory", "CPUs", "samples/s", "runs", "harness", "requests", "p50, 95 %", "p99, 95 %"),
+        drop=(
+            *("memory", "CPUs", "samples/s", "runs", "harness", "requests", "p50, 95 %", "over limit"),
+            *("completed/s", "p99, 95 %"),
+        ),
         solid=tuple(f"{percentile_name(p)}, 95 %" for p in named),
         colors=[load_text.point_color(one) for one in found],
     )
@@ -260,7 +263,7 @@ def _latency_columns(p: float) -> list[PointColumn]:
         return None if (one := known(point)) is None else one["value_s"]
 
     def end(name: str) -> Callable[[Point], Value]:
-        return lambda point: None if (one := known(point)) is None else one[name]  # type: ignore[literal-required]
+        return lambda point: None if (one := known(point)) is None else _end(one, name)
 
     def ends(point: Point) -> Value:
         one = known(point)
@@ -274,6 +277,10 @@ def _latency_columns(p: float) -> list[PointColumn]:
     ]
 
 
+def _end(one: Percentile, name: str) -> Value:
+    return one["low_s"] if name == "low_s" else one["high_s"]
+
+
 def _limit_columns(text: str, *, only: bool) -> list[PointColumn]:
     """Return the share of requests that broke a limit, with its one-sided 95 % bounds."""
     limit = load_text.limit_of(text)
@@ -283,9 +290,8 @@ def _limit_columns(text: str, *, only: bool) -> list[PointColumn]:
     def cell(name: str) -> Callable[[Point], Value]:
         def value(point: Point) -> Value:
             found = next((one for one in point["limits"] if one["limit"] == text), None)
-            if found is None or load_text.is_rejected(point):
-                return None
-            return found[name]  # type: ignore[literal-required,no-any-return]
+            known = found is not None and not load_text.is_rejected(point)
+            return found[name] if found is not None and known else None  # type: ignore[literal-required]
 
         return value
 
@@ -307,7 +313,7 @@ _BOUND_HELP = "Upper bound of that share with 95 % confidence; requests that fol
 def _harness(name: str) -> Callable[[Point], Value]:
     def value(point: Point) -> Value:
         found = point["harness"]
-        return None if found is None else found[name]  # type: ignore[literal-required,no-any-return]
+        return None if found is None else found[name]  # type: ignore[literal-required]
 
     return value
 
@@ -320,7 +326,7 @@ def highest(result: LoadResult) -> Table:
     labels = [one["label"] for one in result["configurations"]]
 
     def cell(name: str) -> Callable[[Highest], Value]:
-        return lambda one: one[name]  # type: ignore[literal-required,no-any-return]
+        return lambda one: one[name]  # type: ignore[literal-required]
 
     return tabulate(
         result["highest"],
@@ -350,7 +356,7 @@ def contrasts(result: LoadResult) -> Table:
     labels = [one["label"] for one in result["configurations"]]
 
     def end(name: str) -> Callable[[LoadContrast], Value]:
-        return lambda one: one[name]  # type: ignore[literal-required,no-any-return]
+        return lambda one: one[name]  # type: ignore[literal-required]
 
     return tabulate(
         result["contrasts"],
