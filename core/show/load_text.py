@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from core.evidence.load.load_result import percentile_at, rate_words
+from core.evidence.load.load_result import percentile_name as percentile_name
+from core.evidence.load.load_result import point_words as point_words
 from core.evidence.load.load_types import (
     Harness,
     LimitResult,
@@ -53,33 +56,19 @@ def limit_of(text: str) -> LoadLimit | None:
         return None
 
 
+percentile, rate_text = percentile_at, rate_words
+
 # --- numbers ------------------------------------------------------------------------------------------------
 
 
-def rate_text(rate_per_s: float) -> str:
-    """Return a rate: `200 requests/s`."""
-    return f"{rate_number(rate_per_s)} requests/s"
-
-
 def rate_number(rate_per_s: float) -> str:
-    """Return a rate without its unit, of four significant digits and no zeros at the end."""
-    text = significant(rate_per_s)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    """Return a rate without its unit: `200`."""
+    return rate_text(rate_per_s).partition(" ")[0]
 
 
 def share_text(share: float) -> str:
     """Return a share of requests with two significant digits: `0.21 %`."""
     return f"{significant(100 * share, 2)} %"
-
-
-def percentile_name(p: float) -> str:
-    """Return `p99`, `p99.9`."""
-    return f"p{100 * p:.6g}"
-
-
-def percentile(found: Sequence[Percentile], p: float) -> Percentile | None:
-    """Return the percentile `p`; None: the requests cannot support it."""
-    return next((one for one in found if abs(one["p"] - p) < 1e-9), None)
 
 
 def latency_text(one: Percentile) -> str:
@@ -156,47 +145,15 @@ def brief_ms(seconds: float) -> str:
     return f"{1e3 * seconds:.6g} ms"
 
 
-def point_sentence(point: Point, runs: Sequence[RunResult]) -> str:
-    """Return what was found at one rate, as a sentence with numbers and intervals."""
-    at = rate_text(point["rate_per_s"])
-    if is_rejected(point):
-        added = share_text(cast(Harness, point["harness"])["share_of_p50"])
-        return f"Not a measurement: at {at}, the harness added {added} of p50."
-    own = [runs[index] for index in point["runs"] if index < len(runs)]
-    if point["outcome"] in ("saturated", "failed"):
-        why = next((one["reason"] for one in own if one["outcome"] == point["outcome"]), "")
-        head = f"At {at}: {point['outcome']}."
-        return f"At {at}: {why[:1].lower()}{why[1:]}" if why else head
-    limits = sorted(point["limits"], key=lambda one: ("FAIL", "UNDECIDED", "PASS").index(one["verdict"]))
-    if limits:
-        return limit_sentence(limits[0], point)
-    known = [one for one in (percentile(point["latency"], p) for p in (0.5, 0.99)) if one is not None]
-    if not known:
-        return f"At {at}: {point['requests']:,} requests are too few for a percentile."
-    values = ", ".join(f"{percentile_name(one['p'])} is {latency_text(one)}" for one in known)
-    return f"At {at}, {values}."
-
-
 # --- the whole result ---------------------------------------------------------------------------------------
 
 
 def answer(result: LoadResult) -> str:
-    """Return the answer of a load test in one or two sentences, with numbers and intervals."""
+    """Return the answer of a load test in sentences, with numbers and intervals."""
     if result["words"]:
         return result["words"]
-    fresh = [one for one in result["points"] if one["fresh"]] or list(result["points"])
-    if not fresh:
-        why = next((one["error"] for one in result["configurations"] if one["error"]), "")
-        return f"No rate was measured. {why}".strip()
-    if len(fresh) == 1:
-        return point_sentence(fresh[0], result["runs"])
-    said = [contrast_sentence(one, result) for one in result["contrasts"] if one["p"] >= 0.99]
-    return " ".join(said[:2] or [point_sentence(fresh[-1], result["runs"]), _count_text(fresh)])
-
-
-def _count_text(points: Sequence[Point]) -> str:
-    kinds = [verdict_text(one) or "measured" for one in points]
-    return f"{len(points)} points: {', '.join(f'{kinds.count(one)} {one}' for one in dict.fromkeys(kinds))}."
+    why = next((one["error"] for one in result["configurations"] if one["error"]), "")
+    return f"No rate was measured. {why}".strip()
 
 
 def short(result: LoadResult) -> str:

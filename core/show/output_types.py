@@ -102,12 +102,33 @@ class TrialDocument(TypedDict):
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
+class RequestKind(TypedDict):
+    """One size of request."""
+
+    rows: int  # samples
+    dims: dict[str, int]  # free dimensions
+
+
+class LoadRequests(TypedDict):
+    """Times of the requests of one run, in nanoseconds from its start; lists have one entry per request."""
+
+    run: int  # index into `runs` of the result
+    at_ns: list[int]  # scheduled arrival
+    kind: list[int]  # index into `kinds`
+    start_ns: list[int]  # when the server took it; 0: it did not
+    end_ns: list[int]  # when its outputs were there; 0: it was dropped or not served
+    stream: list[int]  # which stream served it
+    batch: list[int]  # number of the call of `session.run`; requests of one batch share it
+    kinds: list[RequestKind]
+    warmup_s: float  # requests that arrived before this do not count
+
+
 @_with_keys_of(TrialDocument)
 class LoadDocument(TypedDict):
     """A load test: a trial of kind `load`, with its result instead of latencies."""
 
-    load: LoadResult | None  # null: it has no result
-    requests: NotRequired[Any]  # every request, see `ortune schema`
+    load: NotRequired[LoadResult]  # absent: it has no result
+    requests: NotRequired[list[LoadRequests]]
 
 
 class ComparisonPart(ComparisonResult):

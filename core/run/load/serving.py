@@ -165,6 +165,8 @@ def _start(
         "requests": requests,
         "kinds": list(service.feeds),
         "streams": service.streams,
+        "first_stream": 0,
+        "shared": False,
         "batching": _batching(service.batching),
         "drop_ns": 0 if service.timeout_s is None else int(service.timeout_s * 1e9),
         "until_ns": int(schedule.duration_s * 1e9) if schedule.closed else 0,

@@ -147,9 +147,7 @@ def _load(about: AboutLoad, store: Store) -> dict[str, Any]:
         "verdict": said,
         "color": load_text.color(result),
         "support": [load_text.traffic_words(asked)] if asked is not None else [],
-        "rejected": load_text.point_sentence(spoiled[0], result["runs"])
-        if spoiled and len(spoiled) == len(fresh)
-        else "",
+        "rejected": load_text.point_words(spoiled[0]) if spoiled and len(spoiled) == len(fresh) else "",
         "result": [_section("Result", sheet, without=said)],
         "method": [Section(title="Method", parts=[Line(one) for one in _LOAD_METHOD]), *_machine([trial])],
         "caveats": [*_notes(sheet, without=said), *_caveats([trial], None)],
