@@ -267,7 +267,7 @@ def load(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure a configuration under traffic: requests arrive at scheduled times and wait for nobody.
+    """Measure the latency of a configuration under traffic that does not wait for it.
 
     Latency is the time from the scheduled arrival to the completion, so waiting counts. Every result says how
     much of it the load generator added. `--streams 1,2,4` is a closed loop instead: as many callers, each

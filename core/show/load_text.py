@@ -131,7 +131,7 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
         "UNDECIDED": f"between {share_text(found['low'])} and {share_text(found['high'])}",
     }[found["verdict"]]
     share = f"{share_text(found['share'])} of {requests}"
-    certain = f"({bound}, 95 % confidence; {share_text(found['allowed'])} allowed)"
+    certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
     if limit is None or limit.at_most_s is None:
         return f"{said}: at {at}, {share} timed out {certain}."
     name = percentile_name(limit.percentile)
