@@ -33,7 +33,10 @@ print(result)  # kind, ID and verdict
 frame = result.to_frame()  # latencies, speed-ups and verdicts as numbers
 session.close()"""
 _MEMBERS = ("verdict", "to_frame", "to_dict", "record", "table", "sheet", "plot")
-_ID = "`load_result` finds trials, load tests, comparisons, searches, sweeps, scorecards and accuracies by their ID."
+_ID = (
+    "`load_result` finds trials, load tests, comparisons, searches, sweeps, scorecards and accuracies by "
+    "their ID."
+)
 _KEYS = (
     ("speed-up", "`ratio`, `ratio_low`, `ratio_high` of an entry of `contrasts`", "ContrastRecord"),
     ("verdict", "`verdict` of the same entry", "ContrastRecord"),

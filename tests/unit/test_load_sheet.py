@@ -203,10 +203,15 @@ def test_the_highest_rate_passes_when_it_is_confirmed(
 
 @pytest.mark.parametrize(
     ("question", "short"),
-    [("limit", "up to 250/s"), ("traffic", "PASS at 100/s"), ("batching", "PASS at 200/s")],
+    [("limit", "up to 250/s"), ("traffic", "PASS at 200/s"), ("batching", "PASS at 200/s")],
 )
 def test_a_list_shows_the_answer_in_short(question: str, short: str) -> None:
     assert load_text.short(sample_load_result(question)) == short
+
+
+def test_a_list_shows_the_lowest_rate_that_failed() -> None:
+    runs = [sample_run(rate) for rate in (100, 500, 300)]
+    assert load_text.short(with_points(*runs, verdict="FAIL")) == "FAIL at 300/s"
 
 
 def test_a_contrast_is_said_with_its_interval_and_without_one() -> None:
