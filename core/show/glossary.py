@@ -99,7 +99,7 @@ TERMS: Mapping[str, str] = {
     "coordinated "
     "omission": "The error of timing a request from when it was sent: a stalled server delays the sending, "
     "so the waiting is not measured. ORTune counts from the scheduled arrival.",
-    "harness": "The part of ORTune that starts requests at their times and records them. Every load test says "
+    "harness": "The part of ORTune that starts requests at their times and records them. A load test says "
     "what it added to the latency; above 10 % of p50 the run is not a measurement.",
     "capacity": "Requests per second that a configuration completes when every stream starts the next one at "
     "once. With arrivals at random times a latency limit allows less.",
