@@ -1,0 +1,1 @@
+"""Load tests: traffic against a configuration."""
