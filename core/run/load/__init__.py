@@ -1,1 +1,1 @@
-"""Load tests: traffic against a configuration."""
+"""Load tests: schedules in fresh processes, and what is found with them."""
