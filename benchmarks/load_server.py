@@ -121,9 +121,7 @@ ANSWERS: Mapping[str, Any] = {
     },
     "/v1/chat/completions": {
         **{"id": "1", "object": "chat.completion", "created": 0, "model": NAME, "usage": USAGE},
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}
-        ],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}],
     },
 }
 
@@ -213,14 +211,20 @@ class Connection(asyncio.Protocol):
         self.buffer += data
         while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
             head = self.buffer[:end].decode("latin-1").split("\r\n")
-            fields = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:])}
+            fields = {
+                name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:])
+            }
             whole = end + 4 + int(fields.get("content-length", "0"))
             if len(self.buffer) < whole:
                 if "100-continue" in fields.get("expect", "") and not self.told_to_continue:
                     self.told_to_continue = True
                     self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 return
-            body, self.buffer, self.told_to_continue = self.buffer[end + 4 : whole], self.buffer[whole:], False
+            body, self.buffer, self.told_to_continue = (
+                self.buffer[end + 4 : whole],
+                self.buffer[whole:],
+                False,
+            )
             self._handle(head[0].split(" ")[1], body)
 
     def _handle(self, target: str, body: bytes) -> None:
@@ -290,9 +294,7 @@ class Server:
 def running(plan: Any) -> Iterator[Server]:
     """Start a reference server of a plan in a process of its own; None: of a model that takes no time."""
     command = [sys.executable, "-m", "benchmarks.load_server", json.dumps(plan)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
