@@ -321,7 +321,9 @@ class TrafficPlan(TypedDict):
     record: str  # path of the `traffic_record`, with the schedule
     requests: int  # in the record
     kinds: list[FeedPlan]  # inputs of each kind of request
-    streams: int  # threads that serve
+    streams: int  # threads of this process that serve
+    first_stream: int  # number of the first of them
+    shared: bool  # other processes serve the same record
     batching: BatchingPlan | None  # None: each request alone
     drop_ns: int  # a request that has waited longer is not run; 0: all are
     until_ns: int  # no request is started later, from the begin; 0: all are

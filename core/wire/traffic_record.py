@@ -11,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 COLUMNS = ("at_ns", "kind", "start_ns", "end_ns", "stream", "batch")
 _HEADER = 8
-_STOP, _TICKET, _CALLS = range(3)
+_STOP, _TICKET = range(2)
 _BYTES = 8
 
 
@@ -32,8 +36,13 @@ class TrafficRecord:
             ValueError: it has another size.
         """
         self.requests = requests
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), size_of(requests))
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(self._file, size_of(requests))
+        except BaseException:
+            os.close(self._file)
+            self._file = -1
+            raise
         self._all = memoryview(self._map).cast("q")
         self._header = self._all[:_HEADER]
         columns = [
@@ -44,12 +53,20 @@ class TrafficRecord:
 
     def close(self) -> None:
         """Unmap the file; views of its columns must not be used any more."""
+        if self._file < 0:
+            return
         for view in (self.at_ns, self.kind, self.start_ns, self.end_ns, self.stream, self.batch):
             view.release()
         self._header.release()
         self._all.release()
         with contextlib.suppress(BufferError):
             self._map.close()
+        os.close(self._file)
+        self._file = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:
+            self.close()
 
     @property
     def stopped(self) -> bool:
@@ -60,6 +77,15 @@ class TrafficRecord:
         """Let workers start no further request."""
         self._header[_STOP] = 1
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the record, which excludes other processes, but no threads of this one."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
     @property
     def ticket(self) -> int:
         """The next request to serve, where several processes share the record; they lock the file."""
@@ -68,15 +94,6 @@ class TrafficRecord:
     @ticket.setter
     def ticket(self, number: int) -> None:
         self._header[_TICKET] = number
-
-    @property
-    def calls(self) -> int:
-        """Calls of the session so far, where several processes share the record."""
-        return self._header[_CALLS]
-
-    @calls.setter
-    def calls(self, number: int) -> None:
-        self._header[_CALLS] = number
 
     def touch(self) -> None:
         """Map every page now, so that no request waits for it."""

@@ -1,1 +1,1 @@
-"""Load tests: schedules in fresh processes, and what is found with them."""
+"""Load tests."""

@@ -80,6 +80,7 @@ class _Running:
     worker: Worker
     record: TrafficRecord
     run_s: float  # typical warm run
+    providers: list[str]
     started: int = 0  # requests that have been taken
     last_end_s: float = 0.0  # when the number of taken requests changed last
     outcome: RunOutcome = "complete"
@@ -99,8 +100,9 @@ def serve(
     on_course: OnCourse,
     on_step: Callable[[str, str], None] = lambda stage, label: None,
     seed: int | None = None,
-) -> list[RawRun]:
-    """Start a fresh process for each configuration, let all serve at the same time, and return their runs.
+) -> tuple[list[RawRun], list[list[str]]]:
+    """Start a fresh process for each configuration, let all serve at the same time, and return their runs
+    with the providers that each used.
 
     A worker that crashes, hangs or saturates ends its run only; its outcome says so.
 
@@ -129,7 +131,7 @@ def serve(
         runs = [_raw(one, started_at) for one in running]
         for run in runs:
             run.other_processes = others
-        return runs
+        return runs, [one.providers for one in running]
 
 
 def _start(
@@ -145,7 +147,7 @@ def _start(
     label, timeout_s = service.entry.label, service.load_timeout_s
     on_step("load", label)
     layout = secrets.randbelow(2**31) if seed is None else seed
-    worker, _ = start_loaded(workers, service.entry, timeout_s, layout_seed=layout)
+    worker, loaded = start_loaded(workers, service.entry, timeout_s, layout_seed=layout)
     ends.callback(worker.kill)
     on_step("warm-up", label)
     warm = worker.ask(wire.WARM, {"known_ns": None, "cap_s": None}, timeout_s=timeout_s)
@@ -165,6 +167,8 @@ def _start(
         "requests": requests,
         "kinds": list(service.feeds),
         "streams": service.streams,
+        "first_stream": 0,
+        "shared": False,
         "batching": _batching(service.batching),
         "drop_ns": 0 if service.timeout_s is None else int(service.timeout_s * 1e9),
         "until_ns": int(schedule.duration_s * 1e9) if schedule.closed else 0,
@@ -174,7 +178,7 @@ def _start(
     path.unlink()  # both have it mapped
     if not park(worker):
         worker.thaw()
-    return _Running(service, schedule, worker, record, warm["median_ns"] / 1e9)
+    return _Running(service, schedule, worker, record, warm["median_ns"] / 1e9, loaded["effective_providers"])
 
 
 def _batching(spec: BatchingSpec | None) -> wire.BatchingPlan | None:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -71,12 +72,13 @@ class Traffic:
         Raises:
             TunerError: of the first call that failed.
         """
-        work = self._stream if self._batcher is None else self._batching_stream
-        taker = self._taker() if self._batcher is None else _Former(self, begin_ns)
+        queue = _SharedQueue(self._record) if self._plan["shared"] else _Queue()
+        work = self._stream
+        if self._batcher is not None:
+            work = partial(self._batching_stream, _Former(self, queue, begin_ns))
+        first = self._plan["first_stream"]
         threads = [
-            threading.Thread(
-                target=self._guarded, args=(work, taker, begin_ns, number), name=f"stream-{number}"
-            )
+            threading.Thread(target=self._guarded, args=(partial(work, queue), begin_ns, first + number))
             for number in range(self._plan["streams"])
         ]
         for thread in threads:
@@ -90,23 +92,21 @@ class Traffic:
         """Unmap the record."""
         self._record.close()
 
-    def _guarded(self, work: Callable[..., None], *args: object) -> None:
+    def _guarded(self, work: Callable[[int, int], None], begin_ns: int, stream: int) -> None:
         set_timer_slack()
         try:
-            work(*args)
+            work(begin_ns, stream)
         except BaseException as error:
             self._failure.append(error)
             self._record.stop()
 
-    def _taker(self) -> Callable[[], int]:
-        return itertools.count().__next__  # atomic between threads
-
-    def _stream(self, take: Callable[[], int], begin_ns: int, stream: int) -> None:
+    def _stream(self, queue: _Queue, begin_ns: int, stream: int) -> None:
         record, requests, drop_ns = self._record, self._plan["requests"], self._plan["drop_ns"]
         calls, at_ns, kinds = self._calls[stream % len(self._calls)], self._record.at_ns, self._record.kind
         starts, ends, streams, batches = record.start_ns, record.end_ns, record.stream, record.batch
         until_ns = self._plan["until_ns"] or sys.maxsize
         clock, wait = time.monotonic_ns, self._wait
+        take = queue.take
         while (index := take()) < requests:
             due = at_ns[index]
             now = clock() - begin_ns
@@ -136,7 +136,7 @@ class Traffic:
             now = clock() - begin_ns
         return now
 
-    def _batching_stream(self, former: _Former, begin_ns: int, stream: int) -> None:
+    def _batching_stream(self, former: _Former, _: _Queue, begin_ns: int, stream: int) -> None:
         assert self._batcher is not None
         record, kinds, clock = self._record, self._record.kind, time.monotonic_ns
         alone, until_ns = self._calls[stream % len(self._calls)], self._plan["until_ns"] or sys.maxsize
@@ -157,31 +157,66 @@ class Traffic:
                 record.end_ns[index] = end
 
 
+class _Queue:
+    """The requests that no stream has taken yet; threads of one process share it."""
+
+    def __init__(self) -> None:
+        self.take: Callable[[], int] = itertools.count().__next__  # atomic between threads
+        self.next = 0  # for batches, which take several at once under the lock
+        self._lock = threading.Lock()
+
+    def locked(self) -> contextlib.AbstractContextManager[object]:
+        """Hold the queue while a batch is formed."""
+        return self._lock
+
+
+class _SharedQueue(_Queue):
+    """The same for processes of one stream each: the number of the next request stands in the record."""
+
+    def __init__(self, record: TrafficRecord) -> None:
+        super().__init__()
+        self._record = record
+        self.take = self._take
+
+    def _take(self) -> int:
+        with self._record.locked():
+            number = self._record.ticket
+            self._record.ticket = number + 1
+        return number
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._record.locked():
+            self.next = self._record.ticket
+            try:
+                yield
+            finally:
+                self._record.ticket = self.next
+
+
 class _Former:
     """Forms batches in the order of the queue: one stream at a time."""
 
-    def __init__(self, traffic: Traffic, begin_ns: int) -> None:
+    def __init__(self, traffic: Traffic, queue: _Queue, begin_ns: int) -> None:
         plan = traffic._plan
         assert plan["batching"] is not None
-        self._traffic, self._begin_ns = traffic, begin_ns
+        self._traffic, self._queue, self._begin_ns = traffic, queue, begin_ns
         self._max, self._delay_ns = plan["batching"]["max_batch_size"], plan["batching"]["max_delay_ns"]
         self._preferred = frozenset(plan["batching"]["preferred"])
         self._drop_ns, self._requests = plan["drop_ns"], plan["requests"]
-        self._next = 0
-        self._lock = threading.Lock()
 
     def form(self) -> list[int]:
         """Wait for the next request, and for others that may join it; an empty list: there are no more."""
-        with self._lock:
+        with self._queue.locked():
             first = self._first()
             return [] if first is None else self._join(first)
 
     def _first(self) -> int | None:
         """The next request that has not timed out, once it has arrived."""
-        record = self._traffic._record
-        while self._next < self._requests:
-            index = self._next
-            self._next += 1
+        record, queue = self._traffic._record, self._queue
+        while queue.next < self._requests:
+            index = queue.next
+            queue.next += 1
             due = record.at_ns[index]
             now = self._traffic._wait(due, self._begin_ns)
             if record.stopped:
@@ -192,14 +227,14 @@ class _Former:
         return None
 
     def _join(self, first: int) -> list[int]:
-        traffic, record = self._traffic, self._traffic._record
+        traffic, record, queue = self._traffic, self._traffic._record, self._queue
         at_ns, kinds, joins = record.at_ns, record.kind, traffic._batcher
         assert joins is not None
         members, rows = [first], traffic._rows[kinds[first]]
         deadline = at_ns[first] + self._delay_ns
         now = time.monotonic_ns() - self._begin_ns
-        while self._next < self._requests and rows < self._max:
-            index = self._next
+        while queue.next < self._requests and rows < self._max:
+            index = queue.next
             more = traffic._rows[kinds[index]]
             if rows + more > self._max or not joins.fit(kinds[first], kinds[index]):
                 break
@@ -210,7 +245,7 @@ class _Former:
                 if record.stopped:
                     break
                 continue
-            self._next += 1
+            queue.next += 1
             members.append(index)
             rows += more
         return members
