@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from core.run.load.loadgen import LABEL, LoadGenTest, loadgen_plan, loadgen_sentence
+from core.evidence.load.loadgen_result import LABEL, sentence, verdict
+from core.run.load.loadgen import LoadGenTest, loadgen_plan
+from core.show.sheets import Fact, Note
+from core.show.sheets.loadgen import loadgen_sheet
+from core.show.table import Table
 from core.wire.errors import SpecError, WorkerError
 from core.worker.measure import loadgen
 from core.worker.measure.loadgen import judged, read_log
@@ -76,8 +80,56 @@ def test_the_verdict_is_loadgens() -> None:
 def test_a_valid_run_needs_no_reason() -> None:
     valid = {**LOG, "result_validity": "VALID", "early_stopping_met": True}
     assert judged(valid, "Server")["reasons"] == []
-    said = loadgen_sentence({**judged(valid, "Server"), "scenario": "Server"})  # type: ignore[typeddict-item]
-    assert said == f"{LABEL}: LoadGen 6.0.17 calls the run valid."
+
+
+def reply(scenario: str = "Server", **changes: Any) -> Any:
+    """The reply of a worker, from the log above."""
+    rest = {"scenario": scenario, "batch_size": 4, "samples_per_s": 123.4, "seconds": 2.5, "notes": []}
+    used = {"fallback": False, "fallback_reason": ""}
+    found = judged(LOG, "Server")
+    settings = {"target_qps": 200, "target_latency_ns": 2e7, "target_latency_percentile": 0.99}
+    return {**found, **rest, **used, "settings": settings, **changes}
+
+
+VALID = reply("Offline", valid=True, reasons=[], limit_met=None)
+
+
+def test_the_verdict_on_several_tests_is_that_of_the_worst() -> None:
+    assert verdict([VALID, VALID]) == "PASS"
+    assert verdict([VALID, reply(limit_met=None)]) == "UNDECIDED"
+    assert verdict([reply(limit_met=None), reply()]) == "FAIL"
+
+
+def test_the_words_say_that_it_is_unofficial() -> None:
+    assert sentence([VALID]) == f"{LABEL}: LoadGen 6.0.17 calls the scenario Offline valid."
+    assert sentence([reply()]).endswith("calls the scenario Server invalid.")
+    assert sentence([VALID, VALID]).endswith("calls all 2 scenarios valid.")
+    assert sentence([VALID, reply()]).endswith("calls 1 of 2 scenarios invalid (Server).")
+
+
+def test_the_sheet_shows_numbers_reasons_and_the_label() -> None:
+    tests = [VALID, reply(notes=["A note."])]
+    result: Any = {"label": LABEL, "model": "m.onnx", "words": sentence(tests), "tests": tests}
+    sheet = loadgen_sheet(result)
+    assert sheet.headline.startswith(LABEL)
+    facts = {one.name: one for one in sheet.parts if isinstance(one, Fact)}
+    assert facts["cross-check"].text == LABEL
+    assert facts["Server"].text == "200 queries/s, p99 ≤ 20 ms"
+    assert (facts["above the limit"].text, facts["above the limit"].color) == (
+        "7 of 190 queries (3.7 %)",
+        "red",
+    )
+    (table,) = [one for one in sheet.parts if isinstance(one, Table)]
+    assert [list(row) for row in table.rows] == [
+        ["Offline", "yes", 1e-3, 2e-3, 5e-3, 190, "123.4", "2.50"],
+        ["Server", "no", 1e-3, 2e-3, 5e-3, 190, "123.4", "2.50"],
+    ]
+    notes = [one.text for one in sheet.parts if isinstance(one, Note)]
+    assert notes[:3] == [
+        "Server is invalid: Reduce target QPS to improve latency.",
+        "Server is invalid: Run unsuccessful. Processed 190 queries.",
+        "note: A note.",
+    ]
 
 
 def test_a_query_of_multistream_is_not_one_inference() -> None:

@@ -1,26 +1,31 @@
 """A cross-check of a load test: MLCommons' LoadGen measures the same session in a disposable process.
 
-`loadgen_plan` checks what a user asks for; `run_loadgen` starts the worker. LoadGen may block for good or
-crash, so the worker has a time limit, and its end is an error of the job. Results are "LoadGen-compatible,
-unofficial": MLPerf's rules also prescribe durations, numbers of queries, models and data.
+`cross_check` does the whole of it; `loadgen_plan` checks one request, and `run_loadgen` starts its worker.
+LoadGen may block for good or crash, so the worker has a time limit, and its end is an error of the job.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast, get_args
 
 from core import wire
+from core.evidence.load.loadgen_result import LABEL, LoadGenResult, sentence, verdict
 from core.process.job_worker import Run
+from core.run.plan import contestant_plan
+from core.run.preparation import prepare_trial, resolve_trial
+from core.spec import TrialSpec
+from core.store import Store
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, range_rule
 from core.wire.units import visible
 
-LABEL = "LoadGen-compatible, unofficial"
 SCENARIOS: tuple[str, ...] = get_args(wire.LoadGenScenario)
 # percentile that MLPerf's rules name for a scenario; of Offline there is none, only its throughput counts
 PERCENTILE = {"SingleStream": 0.9, "MultiStream": 0.99, "Server": 0.99, "Offline": 0.99}
+ONLY = ", and LoadGen measures ONNX Runtime only"  # end of the error of another engine
 SAMPLES_PER_QUERY = 8  # of MultiStream, by MLPerf's rules
 LEAST_PATIENCE_S, PATIENCE = 30.0, 4  # the second: times the duration, for a queue that forms
 START_S = 120.0  # to load the session and warm up
@@ -51,7 +56,7 @@ def loadgen_plan(plan: wire.ContestantPlan, test: LoadGenTest) -> wire.LoadGenPl
     Raises:
         SpecError: a value is out of range or missing, or the engine is not ONNX Runtime.
     """
-    engines.require(plan["engine"], "settings", of=", and LoadGen measures ONNX Runtime only")
+    engines.require(plan["engine"], "settings", of=ONLY)
     scenario = _scenario(test.scenario)
     share = PERCENTILE[scenario] if test.percentile is None else test.percentile
     _within("The duration in seconds", test.duration_s, 0.001, 86_400)
@@ -121,8 +126,31 @@ def run_loadgen(plan: wire.LoadGenPlan, run: Run) -> wire.LoadGenReply:
     return run(wire.LOADGEN, plan, timeout_s=START_S + plan["timeout_s"])
 
 
-def loadgen_sentence(reply: wire.LoadGenReply) -> str:
-    """Return LoadGen's verdict in one sentence, marked as unofficial."""
-    verdict = "valid" if reply["valid"] else "invalid"
-    why = "" if reply["valid"] or not reply["reasons"] else f": {' '.join(reply['reasons'])}"
-    return f"{LABEL}: LoadGen {reply['version']} calls the run {verdict}{why.rstrip('.')}."
+def cross_check(spec: TrialSpec, tests: Sequence[LoadGenTest], *, store: Store, run: Run) -> LoadGenResult:
+    """Let LoadGen measure a configuration in several scenarios, each in a worker of its own.
+
+    Args:
+        spec: the configuration.
+        tests: what LoadGen should do, one or more; all are checked before the first begins.
+        store: holds the caches.
+        run: starts workers, called like `run_job`.
+
+    Raises:
+        TunerError: as for `resolve_trial`, `prepare_trial`, `loadgen_plan` and `run_loadgen`.
+    """
+    engines.require(spec.engine, "settings", of=ONLY)
+    resolved = resolve_trial(spec, store, run)
+    prepared = prepare_trial(resolved, store, run)
+    plan = contestant_plan(
+        resolved.spec, path=prepared.path, session=prepared.session, feeds=prepared.feeds, torch=None
+    )
+    plans = [loadgen_plan(plan, test) for test in tests]
+    replies = [run_loadgen(one, run) for one in plans]
+    return {
+        "label": LABEL,
+        "model": resolved.record.path,
+        "sha256": resolved.record.content_sha256,
+        "verdict": verdict(replies),
+        "words": sentence(replies),
+        "tests": replies,
+    }
