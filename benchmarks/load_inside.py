@@ -84,6 +84,8 @@ def by_ortune(service: Service, asked: Mapping[str, Any]) -> dict[str, Any]:
             "requests": len(at_ns),
             "kinds": [FEEDS],
             "streams": 1,
+            "first_stream": 0,
+            "shared": False,
             "batching": None,
             "drop_ns": 0,
             "until_ns": 0,
