@@ -89,7 +89,8 @@ def _dims(name: str, value: object) -> dict[str, dict[int, float]]:
     return {dim: _sizes(f"{name}[{dim}]", one) for dim, one in arguments.mapping(name, value).items()}
 
 
-def _limits(name: str, value: object) -> list[LoadLimit]:
+def limits_of(name: str, value: object) -> list[LoadLimit]:
+    """Return limits: texts for `parse_load_limit`, or limits; a single one is a list of one."""
     if isinstance(value, LoadLimit):
         value = [value]
     found = arguments.listed(name, value)
@@ -119,7 +120,7 @@ def _arrivals(name: str, value: object) -> dict[str, Any]:
     rate=_rates,
     arrivals=_arrivals,
     duration_s=arguments.duration,
-    limits=_limits,
+    limits=limits_of,
     timeout_s=_timeout,
     rows=_sizes,
     sizes=_dims,

@@ -80,6 +80,16 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     ),
     (["--trace", "missing.csv"], "`missing.csv` cannot be read"),
     (["--trace", "missing.csv", "--arrivals", "ramp"], "A trace has its own arrivals"),
+    (["--rate", "100", "--scenario", "Server"], "`--scenario` is for LoadGen"),
+    (["--engine", "mlperf-loadgen", "--scenario", "unknown"], "must be one of SingleStream"),
+    (["--engine", "mlperf-loadgen", "--rate", "100"], "Server needs a latency limit"),
+    (["--engine", "mlperf-loadgen", *LIMIT], "Only LoadGen's scenario Server has a rate and a limit"),
+    (
+        ["--engine", "mlperf-loadgen", "--rate", "1", "--limit", "timeouts<=1%"],
+        "takes one limit, on the latency",
+    ),
+    (["--engine", "mlperf-loadgen", "--rows", "2"], "`--rows` does not concern LoadGen"),
+    (["--engine", "mlperf-loadgen", "--find-max"], "`--find-max` does not concern LoadGen"),
     (["--rate", "100", "-o", "no/such/folder/x.html"], "folder"),
 ]
 
@@ -131,6 +141,21 @@ def test_configurations_of_different_models_are_not_compared(line: CommandLine, 
 
 def test_no_model_is_refused(line: CommandLine) -> None:
     refused(line.run("load", "--rate", "10", "-q"), "No model is given")
+
+
+# --- LoadGen ------------------------------------------------------------------------------------------------
+
+
+def test_loadgen_measures_the_same_session(cli: CommandLine) -> None:
+    pytest.importorskip("mlperf_loadgen")
+    options = ("--engine", "mlperf-loadgen", "--scenario", "singlestream", "--scenario", "offline")
+    done = cli.run("load", DIGITS, *options, "--duration", "1s", "--json", "-q")
+    document = done.document
+    assert done.code == {"PASS": 0, "FAIL": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED}[document["verdict"]]
+    assert document["label"] == "LoadGen-compatible, unofficial"
+    assert [one["scenario"] for one in document["tests"]] == ["SingleStream", "Offline"]
+    assert document["words"].startswith("LoadGen-compatible, unofficial: LoadGen")
+    assert Store(cli.home / "ortune.db").trials() == []
 
 
 # --- what the command says of a result ----------------------------------------------------------------------
