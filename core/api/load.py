@@ -197,7 +197,7 @@ def load(
     question = _question(find_max=find_max, find_batching=find_batching, together=together)
     asked: dict[str, Any] = {
         "question": question,
-        "arrivals": arrivals,
+        "arrivals": {"process": arrivals} if isinstance(arrivals, str) else arrivals,  # the default is text
         "rates": rate or (),
         "duration_s": duration_s,
         "limits": tuple(limits),
