@@ -82,7 +82,8 @@ def loadgen(
     common = LoadGenTest(
         scenario=SERVER, duration_s=float(duration_s), seed=seed, streams=spec.workload.streams
     )
-    tests = _tests(list(scenario), common, rate, cast(Sequence[LoadLimit], limits))
+    scenarios = [scenario] if isinstance(scenario, str) else list(scenario)  # the default is text
+    tests = _tests(scenarios, common, rate, cast(Sequence[LoadLimit], limits))
     job = loadgen_job(session, spec, tests)
     session.last = None  # a stored result of an earlier call
     found: Any = result_of(session.run(job, on_progress=on_progress, cancel=cancel))

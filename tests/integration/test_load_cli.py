@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.api.load import load, load_job
+from core.api.loadgen import loadgen
 from core.api.session import Session
 from core.api.stored import load_result
 from core.cli import sheets
@@ -400,3 +401,11 @@ def test_a_session_that_does_not_admit_a_model_says_so_first(tmp_path: Path) -> 
         configuration = Configuration(spec=builders.spec(model={"path": "/etc/passwd"}), label="a")
         with pytest.raises(SpecError, match="Not this one"):
             load_job(session, [configuration], LoadSpec(rates=(1.0,)))
+
+
+def test_loadgen_runs_one_scenario_by_default(session: Session) -> None:
+    pytest.importorskip("mlperf_loadgen")
+    result = loadgen(DIGITS, duration_s=0.2, session=session)
+    assert [one["scenario"] for one in result.record["tests"]] == ["SingleStream"]
+    assert result.verdict == result.record["words"]
+    assert result.to_frame()["p50_ms"][0] > 0
