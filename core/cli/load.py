@@ -161,7 +161,7 @@ def load(
         str | None,
         typer.Option(
             help="Samples of a request: a number, 1-8 (equally likely), or with weights 1:0.7,8:0.3. "
-            "Default: 1.",
+            "Default: the batch size of the configuration.",
             metavar="N|N-M|N:W,…",
             show_default=False,
             rich_help_panel=REQUESTS,
@@ -464,8 +464,6 @@ def _refuse_comparison_options(given: Given) -> None:
                 f"`{flag}` is for comparisons, not for traffic.",
                 hint="Use --duration, --turns and --budget, or remove it.",
             )
-    if "batch_size" in given:
-        raise SpecError("`--batch-size` is for one caller, not for traffic.", hint="Use `--rows`.")
 
 
 # --- LoadGen ------------------------------------------------------------------------------------------------

@@ -74,7 +74,6 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     (["--rate", "100", "--arrivals", "trace"], "needs the trace's file"),
     (["--rate", "100", "--together"], "takes 2 to 3 configurations; got 1"),
     (["--rate", "100", "--effort", "quick"], "`--effort` is for comparisons"),
-    (["--rate", "100", "--batch-size", "4"], "Use `--rows`"),
     (["--rate", "100", "--engine", "torch-eager"], "needs the PyTorch source"),
     (["--rate", "100", "--engine", "unknown"], "`engine` takes onnxruntime"),
     (["--streams", "1,2", "--rate", "100"], "`--rate` is for traffic"),
@@ -291,13 +290,15 @@ def test_a_trace_is_replayed_as_a_whole(cli: CommandLine, faked: Faked, tmp_path
     assert faked.asked.arrivals.path == str(path)
 
 
-def test_a_model_with_a_fixed_batch_gets_requests_of_that_size(
+def test_requests_have_the_batch_size_of_the_configuration(
     cli: CommandLine, faked: Faked, tmp_path: Path
 ) -> None:
     fixed = str(tiny_models.fixed_batch(tmp_path / "fixed.onnx", batch=2))
     assert cli.run("load", fixed, "--rate", "10", "-q").code == 0
+    assert cli.run("load", DIGITS, "--rate", "10", "--batch-size", "4", "-q").code == 0
     assert faked.asked is not None
-    assert faked.asked.row_sizes == {2: 1.0}
+    assert faked.asked.rows == {}
+    assert faked.configurations[0].spec.workload.batch_size == 4
 
 
 def test_progress_says_what_is_asked(cli: CommandLine, faked: Faked) -> None:
@@ -357,7 +358,7 @@ WRONG: Sequence[tuple[dict[str, Any], str]] = [
     ({"rate": 1, "config": [5]}, "`config` takes a configuration"),
     ({"rate": 1, "config": ["preset:default"] * 5}, "takes 1 to 4 configurations; got 5"),
     ({"rate": 1, "effort": "quick"}, "`effort` does not concern a load test"),
-    ({"rate": 1, "batch_size": 4}, "`batch_size` does not concern a load test"),
+    ({"rate": 1, "config": ["preset:default", {"workload": {"batch_size": 4}}]}, "different batch sizes"),
     ({"rate": 1, "thread_count": 4}, "no setting `thread_count`"),
 ]
 

@@ -78,7 +78,7 @@ def _facts(trial: Trial, result: LoadResult) -> Iterator[Fact]:
     yield Fact("load test", f"{trial.model_name}, trial {trial.id}")
     if asked is not None:
         yield Fact("traffic", load_text.traffic_words(asked))
-        yield Fact("requests", load_text.requests_words(asked))
+        yield Fact("requests", load_text.requests_words(asked, trial.facts.get("batch_size") or 1))
         if asked.limits:
             yield Fact("limits", ", ".join(one.words for one in asked.limits))
     yield from _configurations(trial, result)
