@@ -1,0 +1,385 @@
+"""The result of a load test: its answer, numbers, plots and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from core.evidence.load.load_types import Highest, LoadResult, Percentile, Point, RunResult
+from core.evidence.measurement import Trial
+from core.evidence.verdict import Color
+from core.show import load_text
+from core.show.cells import Cell
+from core.show.load_text import is_rejected, percentile, percentile_name, rate_number, share_text
+from core.spec.load import LoadLimit
+from dashboard import format, messages
+from dashboard.charts import load_charts, load_cost_charts
+from dashboard.widgets import plots, results
+
+# session keys
+VIEW, RUN, TAIL = "load.view", "load.run_shown", "load.tail"
+
+RATES, TIME, SHARES = "Rates", "Over time", "Distribution"
+BATCHES, SERVICE, COSTS, TOGETHER = "Batches", "Service times", "CPU and memory", "Alone and together"
+ICONS: Mapping[Color, str] = {
+    "green": "check_circle",
+    "red": "cancel",
+    "orange": "help",
+    "gray": "block",
+    "blue": "speed",
+}
+MOST_RUNS = 6  # distributions in one plot
+HARNESS_HELP = (
+    "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
+    "arrivals and service times. Above 10 % of p50 the run is not a measurement."
+)
+
+
+def draw(trial: Trial) -> None:
+    """Draw a load test that has ended: complete, failed or cancelled."""
+    result = load_text.load_of(trial)
+    if trial.state == "FAIL" and trial.error is not None:
+        messages.report(trial.error, "This load test failed")
+    elif trial.state == "CANCELLED":
+        kept = (
+            "Finished runs are kept; there is no verdict."
+            if result and result["runs"]
+            else "Nothing was kept."
+        )
+        st.info(f"This load test was cancelled. {kept}", icon=":material/cancel:")
+    if result is None:
+        return
+    with st.container(key="load.answer", gap="xsmall"):
+        _headline(trial, result)
+        _remarks(result)
+        with st.container(key="load.first", gap="xsmall"):
+            point = main_point(result)
+            if point is not None:
+                results.strip(cells(result, point), "numbers")
+            if result["runs"] or result["points"]:
+                _plots(result, point)
+
+
+# --- the answer -------------------------------------------------------------------------------------------
+
+
+def _headline(trial: Trial, result: LoadResult) -> None:
+    """Draw the answer; of a cancelled or failed load test, only that there are partial results."""
+    if trial.state != "COMPLETE":
+        if result["runs"]:
+            st.subheader(":material/incomplete_circle: Partial results, without a verdict", anchor=False)
+        return
+    icon = format.icon(ICONS[load_text.color(result)])
+    st.subheader(f"{icon} {format.plain(load_text.answer(result))}", anchor=False)
+
+
+def _remarks(result: LoadResult) -> None:
+    """Draw what limits the answer: configurations without a result, saturated and failed runs, notes."""
+    for one in result["configurations"]:
+        if one["error"]:
+            st.error(
+                format.plain(one["error"]),
+                title=f"{format.plain(one['label'])} has no result",
+                icon=":material/error:",
+            )
+    said = [*_endings(result), *result["notes"], *(note for run in result["runs"] for note in run["notes"])]
+    if lines := list(dict.fromkeys(said)):
+        st.caption(" ".join(format.plain(one) for one in lines))
+
+
+def _endings(result: LoadResult) -> list[str]:
+    """Return why runs ended early or are no measurement, a sentence each."""
+    labels, lines = load_charts.labels_of(result), []
+    for one in result["runs"]:
+        where = load_charts.place_of(one, labels)
+        if one["outcome"] in ("failed", "saturated"):
+            lines.append(f"At {where}: {one['reason'] or one['outcome']}")
+        elif is_rejected(one) and one["harness"] is not None:
+            share = share_text(one["harness"]["share_of_p50"])
+            lines.append(f"At {where}: not a measurement, because the harness added {share} of p50.")
+    return lines
+
+
+def main_point(result: LoadResult) -> Point | None:
+    """Return the point that the answer is about; None: nothing was measured.
+
+    The confirmed rate, the best batching, or else the highest rate of the first configuration that is a
+    measurement.
+    """
+    points = [one for one in result["points"] if one["configuration"] == 0] or result["points"]
+    if result["highest"]:
+        confirmed = result["highest"][0]["confirmed_per_s"]
+        near = [one for one in points if one["fresh"] and confirmed is not None and one["verdict"] == "PASS"]
+        if near:
+            return min(near, key=lambda one: abs(one["rate_per_s"] - (confirmed or 0.0)))
+    batching = result["batching"]
+    if batching is not None and batching["best"] is not None:
+        index = batching["trials"][batching["best"]]["point"]
+        if index is not None and index < len(result["points"]):
+            return result["points"][index]
+    sound = [one for one in points if one["outcome"] == "complete" and not is_rejected(one)]
+    return max(sound or points, key=lambda one: one["rate_per_s"], default=None)
+
+
+def cells(result: LoadResult, point: Point) -> list[Cell]:
+    """Return the numbers of the answer's point; no latency where it is no measurement."""
+    found = _highest_cells(result["highest"][0]) if result["highest"] else [_completed(point)]
+    if not is_rejected(point):
+        p = load_charts.shown_p(result)
+        for share in (0.5, p) if p != load_charts.P50 else (p,):
+            if (known := percentile(point["latency"], share)) is not None:
+                found.append(_latency_cell(known, point))
+        found += [_over(point)] if point["limits"] else []
+    if point["cpus"] is not None:
+        found.append(
+            Cell(
+                name="cpus",
+                label="CPUs",
+                value=f"{point['cpus']:.2f}",
+                note=format.size(point["memory_bytes"]) + " memory" if point["memory_bytes"] else "",
+                help="CPU seconds per second of all its processes, and their private memory.",
+            )
+        )
+    if point["harness"] is not None:
+        verdict = "accepted" if point["harness"]["accepted"] else load_text.NOT_A_MEASUREMENT
+        found.append(
+            Cell(
+                name="harness",
+                label="Harness",
+                value=share_text(point["harness"]["share_of_p50"]),
+                note=f"of p50, {verdict}",
+                help=HARNESS_HELP,
+            )
+        )
+    return found
+
+
+def _highest_cells(found: Highest) -> list[Cell]:
+    confirmed, failed = found["confirmed_per_s"], found["failed_per_s"]
+    return [
+        Cell(
+            name="highest",
+            label="Highest rate",
+            value="none" if confirmed is None else f"{rate_number(confirmed)}/s",
+            note="no rate failed" if failed is None else f"failed: {rate_number(failed)}/s",
+            help="Requests per second that passed in a fresh process, and the lowest rate that failed.",
+        ),
+        Cell(
+            name="capacity",
+            label="Capacity",
+            value=f"{rate_number(found['capacity_per_s'])}/s",
+            note="closed loop",
+            help="Requests per second that its streams complete back to back, without regard to latency.",
+        ),
+    ]
+
+
+def _completed(point: Point) -> Cell:
+    return Cell(
+        name="completed",
+        label="Completed",
+        value=f"{rate_number(point['completed_per_s'])}/s",
+        note=f"of {rate_number(point['rate_per_s'])} requests/s",
+        help=f"Requests per second; {format.rate(point['samples_per_s'])}.",
+    )
+
+
+def _latency_cell(known: Percentile, point: Point) -> Cell:
+    p = percentile_name(known["p"])
+    return Cell(
+        name=p,
+        label=f"{p} at {rate_number(point['rate_per_s'])}/s",
+        value=format.ms(known["value_s"]),
+        note=format.interval_ms(known["low_s"], known["high_s"]),
+        help="Latency from the scheduled arrival to the completion; the interval is from batches of the run.",
+    )
+
+
+def _over(point: Point) -> Cell:
+    order = ("FAIL", "UNDECIDED", "PASS")
+    one = min(point["limits"], key=lambda found: order.index(found["verdict"]))
+    bound = (
+        f"at most {share_text(one['high'])}"
+        if one["verdict"] == "PASS"
+        else f"at least {share_text(one['low'])}"
+    )
+    if one["verdict"] == "UNDECIDED":
+        bound = f"{share_text(one['low'])} to {share_text(one['high'])}"
+    return Cell(
+        name="over",
+        label="Over the limit",
+        value=share_text(one["share"]),
+        note=f"{bound}; {share_text(one['allowed'])} allowed",
+        help="Share of the requests that broke the limit, with one-sided 95 % bounds that allow for "
+        "correlation between requests.",
+    )
+
+
+# --- plots ------------------------------------------------------------------------------------------------
+
+
+def views(result: LoadResult) -> list[str]:
+    """Return the plots that this result has, the best one first."""
+    rates = {round(one["rate_per_s"], 6) for one in result["points"]}
+    found = [RATES] if len(rates) > 1 and result["batching"] is None and not result["together"] else []
+    found = [*([TOGETHER] if result["together"] else []), *([SERVICE] if result["batching"] else []), *found]
+    if any(one["course"] for one in result["runs"]):
+        found.append(TIME)
+    if any(one["ecdf"] and not is_rejected(one) for one in result["runs"]):
+        found.append(SHARES)
+    if any(len(one["batches"]) > 1 for one in result["runs"]):
+        found.append(BATCHES)
+    if len(result["points"]) > 1 and result["batching"] is None:
+        found.append(COSTS)
+    return found
+
+
+def _plots(result: LoadResult, point: Point | None) -> None:
+    shown = views(result)
+    if not shown:
+        return
+    if st.session_state.get(VIEW) not in shown:
+        st.session_state[VIEW] = shown[0]
+    with st.container(horizontal=True, vertical_alignment="center", key="load.controls"):
+        view = st.segmented_control(
+            "Show",
+            shown,
+            key=VIEW,
+            required=True,
+            persist_state="session",
+            label_visibility="collapsed",
+            width="content",
+        )
+        st.space("stretch")
+        run = _pick_run(result, point) if view in (TIME, BATCHES) else None
+        if view == SHARES:
+            st.toggle(
+                "Tail",
+                key=TAIL,
+                persist_state="session",
+                help="Each tick leaves a tenth of the requests before it, which widens the slow end.",
+            )
+    draw_view: Mapping[str, Callable[[], None]] = {
+        RATES: partial(_rates, result),
+        TIME: partial(_time, result, run),
+        SHARES: partial(_distribution, result, point),
+        BATCHES: partial(_batches, result, run),
+        SERVICE: partial(_service, result),
+        COSTS: partial(_costs, result),
+        TOGETHER: partial(_together, result),
+    }
+    draw_view[str(view)]()
+
+
+def _pick_run(result: LoadResult, point: Point | None) -> RunResult:
+    """Draw the choice of a run, where there are several; return it, at first one of the answer."""
+    runs, labels = result["runs"], load_charts.labels_of(result)
+    names = [_run_label(index, one, labels) for index, one in enumerate(runs)]
+    first = point["runs"][0] if point is not None and point["runs"] else 0
+    if st.session_state.get(RUN) not in names:
+        st.session_state[RUN] = names[min(first, len(names) - 1)]
+    if len(runs) > 1:
+        st.selectbox(
+            "Run", names, key=RUN, label_visibility="collapsed", width=300, help="The run that is drawn."
+        )
+    return runs[names.index(st.session_state[RUN])]
+
+
+def _run_label(index: int, run: RunResult, labels: Sequence[str]) -> str:
+    ended = "" if run["outcome"] == "complete" else f" · {run['outcome']}"
+    return f"{index + 1}: {load_charts.run_name(run, labels)}{ended}"
+
+
+def _plot(figure: go.Figure, title: str, name: str, alt: str) -> None:
+    plots.draw(figure, title, key=f"load.plot.{name}", alt=alt)
+
+
+def _rates(result: LoadResult) -> None:
+    info = load_charts.rate_info(result)
+    _plot(
+        load_charts.rates(info),
+        "Latency against rate",
+        "rates",
+        f"{info.y_title} against requests per second: {load_charts.summary(result['points'])}",
+    )
+
+
+def _time(result: LoadResult, run: RunResult | None) -> None:
+    if run is None:
+        return
+    limit = load_charts.latency_limit(result)
+    info = load_charts.course_info(run, limit)
+    title = "Latency over time" if info.measured else f"Requests over time: {load_text.NOT_A_MEASUREMENT}"
+    _plot(
+        load_charts.course(info),
+        title,
+        "time",
+        f"{title} at {rate_number(run['rate_per_s'])} requests/s, with arrivals, completions and the queue",
+    )
+
+
+def _distribution(result: LoadResult, point: Point | None) -> None:
+    runs = _of_point(result, point)
+    info = load_charts.distribution_info(runs, load_charts.labels_of(result))
+    limit: LoadLimit | None = load_charts.latency_limit(result)
+    tail = bool(st.session_state.get(TAIL))
+    _plot(
+        load_charts.distribution(info, limit=limit, tail=tail),
+        "Distribution of the latency",
+        "distribution",
+        f"Share of the requests at or below each latency, {len(info)} runs",
+    )
+
+
+def _of_point(result: LoadResult, point: Point | None) -> list[RunResult]:
+    """Return the runs at the rate of the answer, of all configurations, or else those with a distribution."""
+    known = [one for one in result["runs"] if one["ecdf"] and not is_rejected(one)]
+    if point is not None:
+        rate = point["rate_per_s"]
+        near = [one for one in known if abs(one["rate_per_s"] - rate) <= 0.02 * rate]
+        known = near or known
+    return known[:MOST_RUNS]
+
+
+def _batches(result: LoadResult, run: RunResult | None) -> None:
+    if run is None:
+        return
+    info = load_cost_charts.batches_info([run], load_charts.labels_of(result))
+    _plot(
+        load_cost_charts.batches(info),
+        "Batches that formed",
+        "batches",
+        "Share of the calls by samples of a call",
+    )
+
+
+def _service(result: LoadResult) -> None:
+    if result["batching"] is not None:
+        sizes = len(result["batching"]["service_times"])
+        _plot(
+            load_cost_charts.service_times(result["batching"]),
+            "Service times",
+            "service",
+            f"Service time and samples per second of {sizes} batch sizes, with 95 % intervals",
+        )
+
+
+def _costs(result: LoadResult) -> None:
+    _plot(
+        load_cost_charts.costs(load_cost_charts.costs_info(result)),
+        "CPU, memory and the harness",
+        "costs",
+        "CPUs, private memory, and the harness's share of p50 against requests per second",
+    )
+
+
+def _together(result: LoadResult) -> None:
+    _plot(
+        load_cost_charts.together(result),
+        "Latency alone and together",
+        "together",
+        f"Latency of {len(result['together'])} models alone and at the same time",
+    )
