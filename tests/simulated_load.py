@@ -1,4 +1,4 @@
-"""Load tests of known truth, without a clock or a process: raw runs of simulated queues, and a whole result."""
+"""Load tests of known truth, without a clock or process: raw runs of simulated queues, and a whole result."""
 
 from __future__ import annotations
 

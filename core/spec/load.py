@@ -247,9 +247,9 @@ class BatchingSpec(Spec):
     or has a preferred size, or when its first request has waited `max_queue_delay_microseconds`.
     """
 
-    max_batch_size: int
-    max_queue_delay_microseconds: int = 0
-    preferred_batch_size: tuple[int, ...] = Field(default=(), strict=False)
+    max_batch_size: int  # samples, 2 to 4096
+    max_queue_delay_microseconds: int = 0  # longest wait of the first request of a batch, up to 10,000,000
+    preferred_batch_size: tuple[int, ...] = Field(default=(), strict=False)  # sizes that start at once
 
     @model_validator(mode="after")
     def _check(self) -> BatchingSpec:
@@ -267,7 +267,7 @@ class BatchingSpec(Spec):
         for size in self.preferred_batch_size:
             if not 1 <= size <= self.max_batch_size:
                 raise SpecError(
-                    f"A preferred batch size must be 1 to {self.max_batch_size}, the largest batch; got {size}.",
+                    f"A preferred batch size must be 1 to {self.max_batch_size}, the largest; got {size}.",
                     hint="Remove it, or raise `max_batch_size`.",
                 )
         return self
@@ -278,6 +278,11 @@ class BatchingSpec(Spec):
         return self.max_queue_delay_microseconds / 1e6
 
     @property
+    def short(self) -> str:
+        """`8, 2 ms`: the largest batch and the delay."""
+        return f"{self.max_batch_size}, {1e3 * self.max_delay_s:.4g} ms"
+
+    @property
     def words(self) -> str:
         """`up to 8 samples, delay 2 ms`."""
         preferred = (
@@ -286,6 +291,11 @@ class BatchingSpec(Spec):
             else ""
         )
         return f"up to {self.max_batch_size} samples, delay {1e3 * self.max_delay_s:.4g} ms{preferred}"
+
+
+def batching_from_dict(data: Mapping[str, Any]) -> BatchingSpec:
+    """Build dynamic batching from plain data; raises `SpecError` like `spec_from_dict`."""
+    return validated(BatchingSpec, data)
 
 
 # --- a load test --------------------------------------------------------------------------------------------
