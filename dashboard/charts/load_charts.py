@@ -20,7 +20,15 @@ from core.evidence.load.load_types import (
     RunResult,
     Second,
 )
-from core.show.load_text import NOT_A_MEASUREMENT, is_rejected, latency_text, percentile, percentile_name
+from core.show.load_text import (
+    NOT_A_MEASUREMENT,
+    is_rejected,
+    latency_text,
+    percentile,
+    percentile_name,
+    rate_number,
+    rate_text,
+)
 from core.spec.load import LoadLimit, parse_load_limit
 from core.wire.units import brief
 from dashboard.charts import (
@@ -31,7 +39,6 @@ from dashboard.charts import (
     base_figure,
     error_bars,
     log_axis,
-    number,
     plain,
     series_name,
     style,
@@ -75,7 +82,7 @@ def shown_p(result: LoadResult) -> float:
 
 def place_of(one: RunResult | Point, labels: Sequence[str]) -> str:
     """Name a run or a point: its configuration, where there are several, and its rate."""
-    rate = f"{number(one['rate_per_s'])} requests/s"
+    rate = rate_text(one["rate_per_s"])
     return f"{labels[one['configuration']]} · {rate}" if len(labels) > 1 else rate
 
 
@@ -185,7 +192,7 @@ def _rate_point(one: Point, known: Percentile, label: str) -> RatePoint:
     kind = "" if one["fresh"] else ", probe"
     hover = [
         label,
-        f"{number(one['rate_per_s'])} requests/s, {number(one['completed_per_s'])} completed",
+        f"{rate_text(one['rate_per_s'])}, {rate_number(one['completed_per_s'])} completed",
         f"{percentile_name(known['p'])} {latency_text(known)}",
         f"{one['requests']:,} requests: {words}{kind}",
     ]
@@ -207,7 +214,7 @@ def _lost_point(one: Point, label: str, index: int, p: float) -> LostPoint:
         why, said = one["outcome"], f"{one['requests']:,} requests"
     else:
         why, said = "failed", f"the requests support no {percentile_name(p)}"
-    rate = f"{number(one['rate_per_s'])} requests/s"
+    rate = rate_text(one["rate_per_s"])
     return LostPoint(
         rate=one["rate_per_s"],
         why=why,
@@ -315,7 +322,7 @@ def _add_lost(figure: go.Figure, lost: Sequence[LostPoint]) -> None:
                 "symbol": LOST[why],
                 "size": 13,
                 "color": [style(one.style)["color"] for one in own],
-                "line": {"width": 2},
+                "line": {"width": 1, "color": [style(one.style)["color"] for one in own]},
             },
             text=[one.hover for one in own],
             hovertemplate=TEXT_HOVER,
@@ -388,7 +395,7 @@ def course(info: CourseInfo) -> go.Figure:
         mode="lines",
         fill="tozeroy",
         fillcolor=transparent(PALETTE[4], 0.2),
-        line={"color": PALETTE[4], "dash": "longdash", "width": 1.5},
+        line={"color": PALETTE[4], "shape": "hvh", "width": 1.5},
         yaxis=lower,
         hovertemplate="%{x:.4g} s: %{y:,} requests wait<extra></extra>",
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.load.load_types import Alone, Batching, LoadResult, Point, RunResult
-from core.show.load_text import percentile_name
+from core.show.load_text import percentile_name, rate_text
 from core.wire.units import ms, size, span_ms
 from dashboard.charts import (
     MUTED,
@@ -20,7 +20,6 @@ from dashboard.charts import (
     base_figure,
     error_bars,
     log_axis,
-    number,
     plain,
     series_name,
     style,
@@ -118,8 +117,7 @@ def service_times(found: Batching) -> go.Figure:
         marker={"symbol": second["symbol"], "size": 9, "color": second["color"]}, yaxis="y2",
         hovertemplate="%{x:,} samples: %{y:,.4~g} samples/s<extra></extra>",
     )  # fmt: skip
-    if ticks := wide_ticks([float(one) for one in x]):
-        figure.update_xaxes(log_axis(ticks))
+    figure.update_xaxes(log_axis(x) if x and max(x) > 4 * min(x) else {"tickvals": x})
     figure.update_layout(yaxis={"rangemode": "tozero"}, yaxis2={"rangemode": "tozero"})
     return figure
 
@@ -170,7 +168,7 @@ def _cost_words(label: str, one: Point) -> str:
     harness = one["harness"]
     parts = [
         label,
-        f"{number(one['rate_per_s'])} requests/s",
+        rate_text(one["rate_per_s"]),
         "" if one["cpus"] is None else f"{one['cpus']:.2f} CPUs",
         "" if one["memory_bytes"] is None else f"{size(one['memory_bytes'])} private memory",
         "" if harness is None else f"harness added {harness['share_of_p50']:.1%} of p50",

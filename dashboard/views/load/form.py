@@ -95,7 +95,7 @@ def question() -> Asked:
 def draw(record: ModelRecord) -> None:
     """Draw the form; a value that cannot be read is reported under it."""
     seed()
-    st.segmented_control(
+    st.pills(
         "Question",
         list(QUESTIONS),
         key=QUESTION,

@@ -8,16 +8,18 @@ from functools import partial
 import plotly.graph_objects as go
 import streamlit as st
 
-from core.evidence.load.load_types import Highest, LoadResult, Percentile, Point, RunResult
+from core.evidence.load.load_types import Harness, Highest, LoadResult, Percentile, Point, RunResult
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color
 from core.show import load_text
 from core.show.cells import Cell
 from core.show.load_text import is_rejected, percentile, percentile_name, rate_number, share_text
+from core.show.sheets import Fact, Note, loads
+from core.show.table import Table
 from core.spec.load import LoadLimit
 from dashboard import format, messages
 from dashboard.charts import load_charts, load_cost_charts
-from dashboard.widgets import plots, results
+from dashboard.widgets import collapsible, plots, results, tables
 
 # session keys
 VIEW, RUN, TAIL = "load.view", "load.run_shown", "load.tail"
@@ -32,6 +34,7 @@ ICONS: Mapping[Color, str] = {
     "blue": "speed",
 }
 MOST_RUNS = 6  # distributions in one plot
+MOST_CELLS = 5  # numbers beside each other
 HARNESS_HELP = (
     "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
     "arrivals and service times. Above 10 % of p50 the run is not a measurement."
@@ -54,13 +57,15 @@ def draw(trial: Trial) -> None:
         return
     with st.container(key="load.answer", gap="xsmall"):
         _headline(trial, result)
-        _remarks(result)
         with st.container(key="load.first", gap="xsmall"):
             point = main_point(result)
             if point is not None:
-                results.strip(cells(result, point), "numbers")
+                results.strip(cells(result, point)[:MOST_CELLS], "numbers")
             if result["runs"] or result["points"]:
                 _plots(result, point)
+        _remarks(result)
+        _tables(result)
+        collapsible.group("Details", partial(_details, trial), key="load.details", icon="info")
 
 
 # --- the answer -------------------------------------------------------------------------------------------
@@ -125,36 +130,44 @@ def main_point(result: LoadResult) -> Point | None:
 
 
 def cells(result: LoadResult, point: Point) -> list[Cell]:
-    """Return the numbers of the answer's point; no latency where it is no measurement."""
-    found = _highest_cells(result["highest"][0]) if result["highest"] else [_completed(point)]
+    """Return the numbers of the answer's point, the most important first; none of a latency that is none.
+
+    Args:
+        result: of a load test.
+        point: see `main_point`.
+    """
+    highest = result["highest"]
+    found = _highest_cells(highest[0]) if highest else [_completed(point)]
     if not is_rejected(point):
         p = load_charts.shown_p(result)
-        for share in (0.5, p) if p != load_charts.P50 else (p,):
+        for share in (p,) if highest or p == load_charts.P50 else (load_charts.P50, p):
             if (known := percentile(point["latency"], share)) is not None:
                 found.append(_latency_cell(known, point))
         found += [_over(point)] if point["limits"] else []
+    if point["harness"] is not None:
+        found.append(_harness(point["harness"]))
     if point["cpus"] is not None:
         found.append(
             Cell(
                 name="cpus",
                 label="CPUs",
                 value=f"{point['cpus']:.2f}",
-                note=format.size(point["memory_bytes"]) + " memory" if point["memory_bytes"] else "",
+                note=f"{format.size(point['memory_bytes'])} memory" if point["memory_bytes"] else "",
                 help="CPU seconds per second of all its processes, and their private memory.",
             )
         )
-    if point["harness"] is not None:
-        verdict = "accepted" if point["harness"]["accepted"] else load_text.NOT_A_MEASUREMENT
-        found.append(
-            Cell(
-                name="harness",
-                label="Harness",
-                value=share_text(point["harness"]["share_of_p50"]),
-                note=f"of p50, {verdict}",
-                help=HARNESS_HELP,
-            )
-        )
     return found
+
+
+def _harness(found: Harness) -> Cell:
+    verdict = "accepted" if found["accepted"] else load_text.NOT_A_MEASUREMENT
+    return Cell(
+        name="harness",
+        label="Harness",
+        value=share_text(found["share_of_p50"]),
+        note=f"of p50, {verdict}",
+        help=HARNESS_HELP,
+    )
 
 
 def _highest_cells(found: Highest) -> list[Cell]:
@@ -212,10 +225,52 @@ def _over(point: Point) -> Cell:
         name="over",
         label="Over the limit",
         value=share_text(one["share"]),
-        note=f"{bound}; {share_text(one['allowed'])} allowed",
+        note=f"{bound}; {format.brief(100 * one['allowed'])} % allowed",
         help="Share of the requests that broke the limit, with one-sided 95 % bounds that allow for "
         "correlation between requests.",
     )
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+Titles = Sequence[tuple[str, str, Callable[[LoadResult], Table]]]
+TABLES: Titles = (
+    # name, title, the table of `core.show.sheets.loads`
+    ("highest", "Highest rate", loads.highest),
+    ("points", "Rates", loads.points),
+    ("contrasts", "Differences at the same rate", loads.contrasts),
+    ("together", "Alone and together", loads.together),
+    ("batching", "Dynamic batching", loads.batching_trials),
+    ("shapes", "First request of each size", loads.new_shapes),
+)
+
+
+def _tables(result: LoadResult) -> None:
+    """Draw the tables that have rows; the rates can be downloaded."""
+    has: Mapping[str, bool] = {
+        "highest": len(result["highest"]) > 1,
+        "points": bool(result["points"]),
+        "contrasts": bool(result["contrasts"]),
+        "together": bool(result["together"]),
+        "batching": result["batching"] is not None and bool(result["batching"]["trials"]),
+        "shapes": any(len(one["new_shapes"]) > 1 for one in result["runs"]),
+    }
+    for name, title, build in TABLES:
+        if has[name]:
+            table = build(result)
+            st.markdown(f"##### {title}")
+            tables.draw(table, key=f"load.table.{name}", alt=f"{title}: {len(table.rows)} rows.")
+            if name == "points":
+                tables.download(table, "load.csv", key="load.csv")
+
+
+def _details(trial: Trial) -> None:
+    """Draw how the load test was made: traffic, sizes, streams, machine."""
+    parts = loads.load_sheet(trial).parts
+    tables.facts([one for one in parts if isinstance(one, Fact) and one.name])
+    for one in parts:
+        if isinstance(one, Note):
+            st.caption(format.plain(one.text))
 
 
 # --- plots ------------------------------------------------------------------------------------------------
@@ -294,7 +349,7 @@ def _run_label(index: int, run: RunResult, labels: Sequence[str]) -> str:
 
 
 def _plot(figure: go.Figure, title: str, name: str, alt: str) -> None:
-    plots.draw(figure, title, key=f"load.plot.{name}", alt=alt)
+    plots.draw(figure, title, key=f"load.chart.{name}", alt=alt)
 
 
 def _rates(result: LoadResult) -> None:
