@@ -68,7 +68,7 @@ COMMANDS = {
     "load": Command(
         "load",
         "load",
-        "Measure a configuration under traffic: requests arrive at scheduled times and wait for nobody.",
+        "Measure the latency of a configuration under traffic that does not wait for it.",
     ),
     "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
     "graph": Command(

@@ -267,11 +267,11 @@ def load(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure a configuration under traffic: requests arrive at scheduled times and wait for nobody.
+    """Measure the latency of a configuration under traffic that does not wait for it.
 
     Latency is the time from the scheduled arrival to the completion, so waiting counts. Every result says how
-    much of it the load generator added. `--streams 1,2,4` is a closed loop instead: as many callers, each
-    with the next request as soon as its last one is answered; the answer is samples per second.
+    much of it the harness added. `--streams 1,2,4` is a closed loop instead: as many callers, each with the
+    next request as soon as its last one is answered; the answer is samples per second.
 
     Exit codes: 0 done, and the limits are kept · 1 a limit is broken, or a worker failed · 2 bad input · 3
     undecided, or the run is not a measurement · 130 Ctrl-C.

@@ -131,7 +131,7 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
         "UNDECIDED": f"between {share_text(found['low'])} and {share_text(found['high'])}",
     }[found["verdict"]]
     share = f"{share_text(found['share'])} of {requests}"
-    certain = f"({bound}, 95 % confidence; {share_text(found['allowed'])} allowed)"
+    certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
     if limit is None or limit.at_most_s is None:
         return f"{said}: at {at}, {share} timed out {certain}."
     name = percentile_name(limit.percentile)
@@ -164,7 +164,9 @@ def short(result: LoadResult) -> str:
     fresh = [one for one in result["points"] if one["fresh"] and one["configuration"] == 0]
     if not fresh:
         return ""
-    last = next((one for one in fresh if verdict_text(one) == result["verdict"]), fresh[-1])
+    same = [one for one in fresh if verdict_text(one).startswith(str(result["verdict"]))] or fresh
+    pick = min if result["verdict"] == "FAIL" else max
+    last = pick(same, key=lambda one: one["rate_per_s"])
     known = percentile(shown_latency(last), 0.99)
     said = verdict_text(last) or (f"p99 {ms(known['value_s'], 3)}" if known is not None else "")
     return f"{said} at {rate_number(last['rate_per_s'])}/s".strip()

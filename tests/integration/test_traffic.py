@@ -287,9 +287,10 @@ def nothing(runs: Sequence[RawRun], elapsed_s: float) -> None:
 
 def test_two_processes_serve_their_schedules_at_the_same_time(workers: Workers, model: Path) -> None:
     what = [(service(model), even(40, 0.005)), (service(model, index=1), even(20, 0.01))]
-    one, other = serve(workers, what, nothing)
+    (one, other), providers = serve(workers, what, nothing)
     assert [run.outcome for run in (one, other)] == ["complete", "complete"]
     assert (one.configuration, other.configuration) == (0, 1)
+    assert providers == [["CPUExecutionProvider"]] * 2
     assert all(one.end_ns)
     assert all(other.end_ns)
     assert one.memory_bytes
@@ -298,13 +299,13 @@ def test_two_processes_serve_their_schedules_at_the_same_time(workers: Workers, 
 
 def test_a_batching_service_forms_batches(workers: Workers, model: Path) -> None:
     batched = service(model, batching=BatchingSpec(max_batch_size=4))
-    [run] = serve(workers, [(batched, even(8, 1e-9))], nothing)
+    [run], _ = serve(workers, [(batched, even(8, 1e-9))], nothing)
     assert len(set(run.batch)) < 8
 
 
 def test_a_saturated_run_ends_early_with_a_word(workers: Workers, tmp_path: Path) -> None:
     slow = tiny_models.steady(tmp_path / "slow.onnx", trips=20_000)
-    [run] = serve(workers, [(service(slow, limit_s=0.001), even(100_000, 0.0001))], nothing)
+    [run], _ = serve(workers, [(service(slow, limit_s=0.001), even(100_000, 0.0001))], nothing)
     assert run.outcome == "saturated"
     assert run.reason.startswith("Saturated after")
     assert 0 < sum(1 for end in run.end_ns if end) < 100_000
@@ -316,7 +317,7 @@ def test_a_worker_that_crashes_keeps_what_was_measured(workers: Workers, model: 
             for pid in list(workers._live):
                 os.kill(pid, signal.SIGKILL)
 
-    [run] = serve(workers, [(service(model), even(2000, 0.01))], kill)
+    [run], _ = serve(workers, [(service(model), even(2000, 0.01))], kill)
     assert run.outcome == "failed"
     assert "SIGKILL" in run.reason or "signal" in run.reason
     assert 5 < sum(1 for end in run.end_ns if end) < 2000
@@ -331,7 +332,7 @@ def test_a_worker_that_hangs_is_ended(workers: Workers, model: Path, monkeypatch
             stopped.extend(workers._live)
             os.kill(stopped[0], signal.SIGSTOP)
 
-    [run] = serve(workers, [(service(model), even(2000, 0.01))], stop)
+    [run], _ = serve(workers, [(service(model), even(2000, 0.01))], stop)
     assert stopped
     assert run.outcome == "failed"
     assert "completed no request" in run.reason
@@ -343,7 +344,7 @@ def test_a_cancel_keeps_what_was_measured(workers: Workers, model: Path) -> None
         if any(runs[0].end_ns):
             workers.cancel.set()
 
-    [run] = serve(workers, [(service(model), even(2000, 0.01))], cancel)
+    [run], _ = serve(workers, [(service(model), even(2000, 0.01))], cancel)
     assert run.outcome == "cancelled"
     assert 0 < sum(1 for end in run.end_ns if end) < 2000
     with pytest.raises(Cancelled):
@@ -356,7 +357,7 @@ def test_a_call_that_fails_under_load_is_a_failed_run(workers: Workers, tmp_path
     both = service(failing, kinds=[Kind(rows=1), Kind(rows=4)], feeds=feeds)
     schedule = even(4, 0.001)
     schedule.arrivals.kind[2] = 1
-    [run] = serve(workers, [(both, schedule)], nothing)
+    [run], _ = serve(workers, [(both, schedule)], nothing)
     assert run.outcome == "failed"
     assert run.reason
     assert run.end_ns[0]

@@ -27,6 +27,7 @@ class Kind:
 
     rows: int
     dims: dict[str, int] = field(default_factory=dict)
+    feed: str = ""  # path of an `.npz` with its inputs; empty: those of the configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ class RunResult(TypedDict):
     """One run under traffic."""
 
     configuration: int
+    beside: list[int]  # other configurations that served at the same time
     rate_per_s: float  # requests/s offered, counted on the schedule without the warm-up
     turn: int
     outcome: RunOutcome
@@ -257,7 +259,9 @@ class Alone(TypedDict):
     p: float
     alone_s: float | None
     together_s: float | None
-    ratio: float | None  # together / alone
+    ratio: float | None  # together / alone, from turns with the same arrivals
+    ratio_low: float | None
+    ratio_high: float | None
 
 
 class LoadResult(TypedDict):

@@ -80,6 +80,7 @@ class _Running:
     worker: Worker
     record: TrafficRecord
     run_s: float  # typical warm run
+    providers: list[str]
     started: int = 0  # requests that have been taken
     last_end_s: float = 0.0  # when the number of taken requests changed last
     outcome: RunOutcome = "complete"
@@ -99,8 +100,8 @@ def serve(
     on_course: OnCourse,
     on_step: Callable[[str, str], None] = lambda stage, label: None,
     seed: int | None = None,
-) -> list[RawRun]:
-    """Start a fresh process for each configuration, let all serve at the same time, and return their runs.
+) -> tuple[list[RawRun], list[list[str]]]:
+    """Start a fresh process for each configuration, and let all serve at the same time.
 
     A worker that crashes, hangs or saturates ends its run only; its outcome says so.
 
@@ -110,6 +111,9 @@ def serve(
         on_course: called a few times a second with the runs so far and the seconds since their begin.
         on_step: called with "load", "warm-up" or "traffic" and the label of the configuration.
         seed: of the memory layouts; None: a random one.
+
+    Returns:
+        The runs, and the providers that each used.
 
     Raises:
         Cancelled: before the first request.
@@ -129,7 +133,7 @@ def serve(
         runs = [_raw(one, started_at) for one in running]
         for run in runs:
             run.other_processes = others
-        return runs
+        return runs, [one.providers for one in running]
 
 
 def _start(
@@ -145,7 +149,7 @@ def _start(
     label, timeout_s = service.entry.label, service.load_timeout_s
     on_step("load", label)
     layout = secrets.randbelow(2**31) if seed is None else seed
-    worker, _ = start_loaded(workers, service.entry, timeout_s, layout_seed=layout)
+    worker, loaded = start_loaded(workers, service.entry, timeout_s, layout_seed=layout)
     ends.callback(worker.kill)
     on_step("warm-up", label)
     warm = worker.ask(wire.WARM, {"known_ns": None, "cap_s": None}, timeout_s=timeout_s)
@@ -176,7 +180,7 @@ def _start(
     path.unlink()  # both have it mapped
     if not park(worker):
         worker.thaw()
-    return _Running(service, schedule, worker, record, warm["median_ns"] / 1e9)
+    return _Running(service, schedule, worker, record, warm["median_ns"] / 1e9, loaded["effective_providers"])
 
 
 def _batching(spec: BatchingSpec | None) -> wire.BatchingPlan | None:
