@@ -9,14 +9,11 @@ from typing import Any, Literal
 import streamlit as st
 
 from core.spec.load import (
-    MOST_CONFIGURATIONS,
     MOST_RATE,
-    MOST_TOGETHER,
     PROCESSES,
-    ArrivalsSpec,
     LoadSpec,
+    Process,
     load_from_dict,
-    parse_load_limit,
     parse_sizes,
     parse_time,
     process_named,
@@ -110,8 +107,7 @@ def draw(record: ModelRecord) -> None:
         _streams()
     else:
         _traffic(asked)
-        _advanced(record, asked)
-    wait_for_quiet()
+    _advanced(record, asked)
 
 
 def _streams() -> None:
@@ -255,6 +251,9 @@ def _advanced(record: ModelRecord, asked: Asked) -> None:
     with collapsible.box("Advanced", key="load.advanced", icon="build") as box:
         if not box.open:
             return
+        wait_for_quiet()
+        if asked == "streams":
+            return
         st.text_input(
             "Samples per request",
             key=ROWS,
@@ -329,18 +328,20 @@ def asked_load(record: ModelRecord) -> LoadSpec:
         if (text := str(held.get(f"{DIM}.{dim}") or "").strip())
     }
     rows, timeout = str(held.get(ROWS) or "").strip(), str(held.get(TIMEOUT) or "").strip()
-    return LoadSpec(
-        question=asked,
-        arrivals=_arrivals_spec(process),
-        rates=tuple(rates),
-        duration_s=None if asked == "limit" else _optional(DURATION),
-        limits=tuple(parse_load_limit(one) for one in str(held.get(LIMITS) or "").split(",") if one.strip()),
-        timeout_s=parse_time(timeout, what="timeout") if timeout else None,
-        rows=parse_sizes(rows, what="samples per request") if rows else {},
-        dims=dims,
-        turns=None if turns is None else int(turns),
-        budget_s=_optional(BUDGET) if asked == "limit" else None,
-        seed=int(held.get(SEED) or 0),
+    return load_from_dict(
+        {
+            "question": asked,
+            "arrivals": _arrivals_data(process),
+            "rates": rates,
+            "duration_s": None if asked == "limit" else _optional(DURATION),
+            "limits": [one.strip() for one in str(held.get(LIMITS) or "").split(",") if one.strip()],
+            "timeout_s": parse_time(timeout, what="timeout") if timeout else None,
+            "rows": parse_sizes(rows, what="samples per request") if rows else {},
+            "dims": dims,
+            "turns": None if turns is None else int(turns),
+            "budget_s": _optional(BUDGET) if asked == "limit" else None,
+            "seed": int(held.get(SEED) or 0),
+        }
     )
 
 
@@ -349,20 +350,19 @@ def _optional(key: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _arrivals_spec(process: Any) -> ArrivalsSpec:
-    held = {**FIRST, **{key: st.session_state[key] for key in FIRST if st.session_state.get(key) is not None}}
-    match process:
-        case "bursts":
-            return ArrivalsSpec(process="bursts", on_s=float(held[ON]), off_s=float(held[OFF]))
-        case "ramp":
-            return ArrivalsSpec(process="ramp", from_share=float(held[FROM]) / 100)
-        case "steps":
-            return ArrivalsSpec(process="steps", steps=int(held[STEPS]))
-        case "diurnal":
-            return ArrivalsSpec(process="diurnal", low_share=float(held[LOW]) / 100)
-        case "trace":
-            return ArrivalsSpec(process="trace", path=str(allowed_path(str(held[TRACE]).strip())))
-    return ArrivalsSpec(process=process)
+def _arrivals_data(process: Process) -> dict[str, Any]:
+    """Return the arrivals with the fields that they have; raises `ModelError` for a trace that is missing."""
+    typed = {key: value for key in FIRST if (value := st.session_state.get(key)) is not None}
+    held = {**FIRST, **typed}
+    own: Mapping[Process, dict[str, Any]] = {
+        "bursts": {"on_s": float(held[ON]), "off_s": float(held[OFF])},
+        "ramp": {"from_share": float(held[FROM]) / 100},
+        "steps": {"steps": int(held[STEPS])},
+        "diurnal": {"low_share": float(held[LOW]) / 100},
+    }
+    if process == "trace":
+        return {"process": process, "path": str(allowed_path(str(held[TRACE]).strip()))}
+    return {"process": process, **own.get(process, {})}
 
 
 def parse_rates(text: str) -> list[float]:
@@ -386,38 +386,6 @@ def parse_rates(text: str) -> list[float]:
             )
         rates.append(rate)
     return rates
-
-
-def check(load: LoadSpec, count: int) -> None:
-    """Refuse a question that does not fit the number of configurations.
-
-    Raises:
-        SpecError: too few or too many configurations, or rates.
-    """
-    if load.question == "together":
-        if not 2 <= count <= MOST_TOGETHER:
-            raise SpecError(
-                f"Several models need 2 to {MOST_TOGETHER} configurations, but {count} {_is(count)} chosen.",
-                hint="Choose them in the list.",
-            )
-        if len(load.rates) != count:
-            raise SpecError(
-                f"{count} configurations need {count} rates, but got {len(load.rates)}.",
-                hint="Write one rate for each, in their order, with commas.",
-            )
-    elif count > MOST_CONFIGURATIONS:
-        raise SpecError(
-            f"A load test takes at most {MOST_CONFIGURATIONS} configurations, but {count} are chosen.",
-            hint="Remove some.",
-        )
-    if load.question == "batching" and len(load.rates) != 1:
-        raise SpecError(
-            f"Dynamic batching is looked for at one rate, but got {len(load.rates)}.", hint="Write one rate."
-        )
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def time_words(load: LoadSpec, count: int) -> str:
@@ -482,11 +450,9 @@ def take(data: Mapping[str, Any]) -> None:
 def problem(record: ModelRecord) -> tuple[LoadSpec | None, TunerError | None]:
     """Return the load test of the present values, or why there is none."""
     try:
-        load = asked_load(record)
-        check(load, len(chosen.names()))
+        return asked_load(record), None
     except TunerError as error:
         return None, error
-    return load, None
 
 
 def report(error: TunerError) -> None:

@@ -165,7 +165,6 @@ def _start(record: ModelRecord) -> None:
         asked = chosen.configurations_of(record, others=load.question == "together")
         if load.question == "batching":
             asked = asked[:1]
-        form.check(load, len(asked))
         job = load_job(
             state.session(),
             asked,

@@ -7,6 +7,7 @@ from functools import partial
 
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.load.load_types import Harness, Highest, LoadResult, Percentile, Point, RunResult
 from core.evidence.measurement import Trial
@@ -78,7 +79,16 @@ def _headline(trial: Trial, result: LoadResult) -> None:
             st.subheader(":material/incomplete_circle: Partial results, without a verdict", anchor=False)
         return
     icon = format.icon(ICONS[load_text.color(result)])
-    st.subheader(f"{icon} {format.plain(load_text.answer(result))}", anchor=False)
+    st.subheader(f"{icon} {format.plain(answer(result))}", anchor=False)
+
+
+def answer(result: LoadResult) -> str:
+    """Return the answer; where no point is a measurement, what the harness added."""
+    fresh = [one for one in result["points"] if one["fresh"]]
+    if not fresh or not all(map(is_rejected, fresh)):
+        return load_text.answer(result)
+    added = [one["harness"]["share_of_p50"] for one in fresh if one["harness"] is not None]
+    return f"Not a measurement: the harness added {share_text(max(added))} of p50."
 
 
 def _remarks(result: LoadResult) -> None:
@@ -298,8 +308,11 @@ def _plots(result: LoadResult, point: Point | None) -> None:
         return
     if st.session_state.get(VIEW) not in shown:
         st.session_state[VIEW] = shown[0]
+    if len(shown) == 1:
+        _draw_view(shown[0], result, point)
+        return
     with st.container(horizontal=True, vertical_alignment="center", key="load.controls"):
-        view = st.segmented_control(
+        st.segmented_control(
             "Show",
             shown,
             key=VIEW,
@@ -309,6 +322,15 @@ def _plots(result: LoadResult, point: Point | None) -> None:
             width="content",
         )
         st.space("stretch")
+        beside = st.container(horizontal=True, horizontal_alignment="right", width="content")
+    _draw_view(str(st.session_state[VIEW]), result, point, beside)
+
+
+def _draw_view(
+    view: str, result: LoadResult, point: Point | None, beside: DeltaGenerator | None = None
+) -> None:
+    """Draw one plot, and in `beside` the controls that it has; None: as usual, without controls."""
+    with beside if beside is not None else st.container():
         run = _pick_run(result, point) if view in (TIME, BATCHES) else None
         if view == SHARES:
             st.toggle(
@@ -326,7 +348,7 @@ def _plots(result: LoadResult, point: Point | None) -> None:
         COSTS: partial(_costs, result),
         TOGETHER: partial(_together, result),
     }
-    draw_view[str(view)]()
+    draw_view[view]()
 
 
 def _pick_run(result: LoadResult, point: Point | None) -> RunResult:
