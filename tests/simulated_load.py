@@ -19,6 +19,7 @@ from core.evidence.load.load_types import (
 from core.spec.load import LoadSpec, parse_load_limit
 
 SERVICE_S = 0.002  # mean service time of the sample: capacity 500 requests/s
+_RATIO: Any = {"ratio": 1.39, "ratio_low": 1.31, "ratio_high": 1.47}  # of running together
 PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
 
@@ -81,6 +82,7 @@ def sample_run(rate: float, *, limit_s: float = 0.02, turn: int = 0, **changes: 
     run: RunResult = {
         "configuration": 0,
         "rate_per_s": rate,
+        "beside": [],
         "turn": turn,
         "outcome": "saturated" if saturated else "complete",
         "reason": "Saturated after 6.2 s: requests arrive faster than they are served." if saturated else "",
@@ -228,7 +230,7 @@ def sample_load_result(question: str = "limit") -> LoadResult:
         else [],
         "batching": sample_batching() if question == "batching" else None,
         "together": [
-            {"configuration": i, "p": 0.99, "alone_s": 0.009, "together_s": 0.0125, "ratio": 1.39}
+            {"configuration": i, "p": 0.99, "alone_s": 0.009, "together_s": 0.0125, **_RATIO}
             for i in range(2)
         ]
         if question == "together"

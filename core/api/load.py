@@ -211,8 +211,6 @@ def load(
         asked |= _replay(asked, trace)
     wanted = load_from_dict({name: one for name, one in asked.items() if one is not None})
     configurations, assumed = _configurations(session, model, config, given, wanted)
-    if not wanted.rows and wanted.arrivals.process != "trace":
-        wanted = _with_own_batch(session, configurations[0].spec, wanted)
     job = load_job(session, configurations, wanted, wait_quiet_s=wait_quiet_s)
     session.note(_announcement(wanted, configurations))
     return _run(session, job, assumed, on_progress, cancel)
@@ -312,6 +310,7 @@ def _configurations(
 
 def _with_own_batch(session: Session, spec: TrialSpec, wanted: LoadSpec) -> LoadSpec:
     """Return the load test with requests of the model's fixed batch, if it has one above 1."""
+    session.admit(spec)  # before anything reveals what lies at a path
     found = inspect_model(spec, session.store, session.inspect)
     if found is None:
         return wanted
@@ -355,13 +354,16 @@ def load_job(
             admit it.
     """
     _check_number(configurations, load)
+    if not load.rows and load.arrivals.process != "trace":
+        load = _with_own_batch(session, configurations[0].spec, load)
     kinds: Sequence[Kind] = kinds_of(load)[0]
     if load.arrivals.process == "trace":
         kinds = read_trace(load.arrivals.path).kinds
     records = []
     for one in configurations:
         found = _check_requests(session, one.spec, load, kinds)
-        check_spec(session, _sized(one.spec, kinds[0]))
+        for first in {kind.feed: kind for kind in reversed(kinds)}.values():  # each file of inputs
+            check_spec(session, _sized(one.spec, first))
         records.append(found)
     _check_models([one for one in records if one is not None], load)
     return job_types.load(configurations, load, model_name=model_name, wait_quiet_s=wait_quiet_s)
@@ -394,7 +396,7 @@ def _check_requests(
     session: Session, spec: TrialSpec, load: LoadSpec, kinds: Sequence[Kind]
 ) -> ModelRecord | None:
     """Refuse requests that the model cannot take; return its record, None where it cannot be inspected."""
-    session.admit(spec)  # before anything reveals what lies at a path
+    session.admit(spec)
     found = inspect_model(spec, session.store, session.inspect)
     if found is None:
         return None
@@ -415,11 +417,9 @@ def _check_requests(
 
 def _sized(spec: TrialSpec, kind: Kind) -> TrialSpec:
     """Return the configuration with the inputs of one size of request."""
-    batch = None if kind.rows == 1 else kind.rows
-    dims = {**spec.workload.dims, **kind.dims}
-    return spec.model_copy(
-        update={"workload": spec.workload.model_copy(update={"batch_size": batch, "dims": dims})}
-    )
+    changes: dict[str, Any] = {"batch_size": kind.rows, "dims": {**spec.workload.dims, **kind.dims}}
+    workload = spec.workload.model_copy(update=changes | ({"feeds": kind.feed} if kind.feed else {}))
+    return spec.model_copy(update={"workload": workload})
 
 
 def _check_models(records: Sequence[ModelRecord], load: LoadSpec) -> None:

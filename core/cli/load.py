@@ -35,7 +35,7 @@ from core.evidence.load.load_types import LoadVerdict
 from core.evidence.measurement import Trial
 from core.show import load_text
 from core.spec.axes import parse_values
-from core.spec.load import MOST_CONFIGURATIONS, PROCESSES, ArrivalsSpec, parse_time, process_named
+from core.spec.load import MOST_CONFIGURATIONS, PROCESSES, parse_time, process_named
 from core.spec.settings import trial_setting
 from core.spec.text_values import share
 from core.wire.engines import ENGINES
@@ -345,7 +345,7 @@ def _sizes(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _arrivals(name: str | None, told: Mapping[str, Any]) -> ArrivalsSpec:
+def _arrivals(name: str | None, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrivals of `--arrivals` and its parameters."""
     process = process_named(name or "poisson")
     if process == "trace":
@@ -367,7 +367,7 @@ def _arrivals(name: str | None, told: Mapping[str, Any]) -> ArrivalsSpec:
             read[one] = 1.0 if value.strip() in ("1", "100%") else share(flag, value)
         else:
             read[one] = _period_s(flag, value)
-    return ArrivalsSpec(process=process, **read)
+    return {"process": process, **read}
 
 
 def _period_s(flag: str, text: str) -> float:

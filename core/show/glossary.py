@@ -93,14 +93,14 @@ TERMS: Mapping[str, str] = {
     "scheduled arrival": "The time at which a request of a load test should start. Latency counts from it, "
     "even if the request had to wait.",
     "service "
-    "time": "The time of the call that answers a request. Latency under load is waiting time plus service time.",
+    "time": "The time of the call that answers a request. Latency under load is waiting plus service time.",
     "saturated": "Requests arrive faster than they are served, so the queue grows without end. Percentiles "
     "then depend on how long the run lasts; ORTune ends it early.",
     "coordinated "
     "omission": "The error of timing a request from when it was sent: a stalled server delays the sending, "
     "so the waiting is not measured. ORTune counts from the scheduled arrival.",
-    "harness": "The part of ORTune that sends requests and records their times. Every load test says what it "
-    "added to the latency; above 10 % of p50 the run is not a measurement.",
+    "harness": "The part of ORTune that starts requests at their times and records them. A load test says "
+    "what it added to the latency; above 10 % of p50 the run is not a measurement.",
     "capacity": "Requests per second that a configuration completes when every stream starts the next one at "
     "once. With arrivals at random times a latency limit allows less.",
     "stream": "A caller with one request at a time: a thread on the shared session, or a process of its own.",

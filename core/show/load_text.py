@@ -12,6 +12,7 @@ from core.evidence.load.load_result import percentile_at, rate_words
 from core.evidence.load.load_result import percentile_name as percentile_name
 from core.evidence.load.load_result import point_words as point_words
 from core.evidence.load.load_types import (
+    Alone,
     Harness,
     LimitResult,
     LoadContrast,
@@ -225,6 +226,17 @@ def contrast_text(one: LoadContrast) -> str:
     if verdict in (Verdict.FASTER, Verdict.SLOWER):
         return f"{factor}× {verdict.word}, {ci(lower, upper)}"
     return f"{verdict.word} ({factor}×, {ci(lower, upper)})"
+
+
+def alone_text(one: Alone) -> str:
+    """Return what sharing the machine costs: "1.39×, 95 % CI [1.31, 1.47]"."""
+    ratio, low, high = one["ratio"], one["ratio_low"], one["ratio_high"]
+    if ratio is None:
+        return "not known"
+    if low is None or high is None:
+        return f"about {ratio_text(ratio)}×; an interval needs more turns"
+    factor, lower, upper = interval_texts(ratio, low, high)
+    return f"{factor}×, {ci(lower, upper)}"
 
 
 # --- while it runs ------------------------------------------------------------------------------------------

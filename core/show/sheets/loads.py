@@ -175,6 +175,7 @@ def points(result: LoadResult) -> Table:
     named = _percentiles(result)
     limits = dict.fromkeys(limit["limit"] for one in found for limit in one["limits"])
     batching = _batching_of(result)
+    shared = any(_is_beside(one, result) for one in found)
     return tabulate(
         found,
         (
@@ -184,6 +185,10 @@ def points(result: LoadResult) -> Table:
         (
             Column("batching", key="batching", tells=True, on="all" if batching else "none"),
             lambda one: batching.get(id(one), ""),
+        ),
+        (
+            Column("models", key="models", tells=True, on="all" if shared else "none"),
+            lambda one: "together" if _is_beside(one, result) else "alone",
         ),
         (Column("requests/s", "number", key="rate_per_s", tells=True), lambda one: one["rate_per_s"]),
         (
@@ -220,6 +225,11 @@ def points(result: LoadResult) -> Table:
         solid=tuple(f"{percentile_name(p)}, 95 %" for p in named),
         colors=[load_text.point_color(one) for one in found],
     )
+
+
+def _is_beside(point: Point, result: LoadResult) -> bool:
+    """Whether other models served at the same time."""
+    return any(result["runs"][index]["beside"] for index in point["runs"])
 
 
 def _batching_of(result: LoadResult) -> dict[int, str]:
@@ -386,11 +396,14 @@ def together(result: LoadResult) -> Table:
         (Column("percentile", key="percentile"), lambda one: percentile_name(one["p"])),
         (Column("alone", "ms", key="alone_ms"), lambda one: one["alone_s"]),
         (Column("together", "ms", key="together_ms"), lambda one: one["together_s"]),
-        (
-            Column("×", "number", key="together_ratio", help="Latency together divided by latency alone."),
-            lambda one: one["ratio"],
-        ),
+        (Column("cost", help=_ALONE_HELP), load_text.alone_text),
+        (Column("ratio", "number", key="together_ratio", on="none"), lambda one: one["ratio"]),
+        (Column("ratio low", "number", key="together_ratio_low", on="none"), lambda one: one["ratio_low"]),
+        (Column("ratio high", "number", key="together_ratio_high", on="none"), lambda one: one["ratio_high"]),
     )
+
+
+_ALONE_HELP = "Latency together divided by latency alone, from turns with the same arrivals."
 
 
 def service_times(found: Batching) -> Table:
