@@ -63,6 +63,7 @@ LOST = {
 PANEL_GAP = 0.09  # share of the axes' height between two panels
 TALL_PX = 470
 P50 = 0.5
+MOST_RUNS = 6  # distributions in one plot
 
 
 # --- what all plots share ---------------------------------------------------------------------------------
@@ -104,6 +105,37 @@ def stack(figure: go.Figure, panels: Sequence[tuple[str, float]]) -> None:
         figure.update_layout({f"yaxis{'' if place == 1 else place}": axis(title) | {"domain": [low, top]}})
         top = low - PANEL_GAP
     figure.update_layout(xaxis={"anchor": f"y{'' if len(panels) == 1 else len(panels)}"})
+
+
+def main_point(result: LoadResult) -> Point | None:
+    """Return the point that the answer is about; None: nothing was measured.
+
+    The confirmed rate, the best batching, or else the highest rate of the first configuration that is a
+    measurement.
+    """
+    points = [one for one in result["points"] if one["configuration"] == 0] or result["points"]
+    if result["highest"]:
+        confirmed = result["highest"][0]["confirmed_per_s"]
+        near = [one for one in points if one["fresh"] and confirmed is not None and one["verdict"] == "PASS"]
+        if near:
+            return min(near, key=lambda one: abs(one["rate_per_s"] - (confirmed or 0.0)))
+    batching = result["batching"]
+    if batching is not None and batching["best"] is not None:
+        index = batching["trials"][batching["best"]]["point"]
+        if index is not None and index < len(result["points"]):
+            return result["points"][index]
+    sound = [one for one in points if one["outcome"] == "complete" and not is_rejected(one)]
+    return max(sound or points, key=lambda one: one["rate_per_s"], default=None)
+
+
+def runs_at(result: LoadResult, point: Point | None) -> list[RunResult]:
+    """Return the runs at the rate of the answer, of all configurations, or else those with a distribution."""
+    known = [one for one in result["runs"] if one["ecdf"] and not is_rejected(one)]
+    if point is not None:
+        rate = point["rate_per_s"]
+        near = [one for one in known if abs(one["rate_per_s"] - rate) <= 0.02 * rate]
+        known = near or known
+    return known[:MOST_RUNS]
 
 
 # --- latency against rate ---------------------------------------------------------------------------------

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from core.show.load_text import is_rejected
+from core.show.report.subjects import AboutLoad
 from dashboard.charts import live_charts, load_charts, load_cost_charts
 from dashboard.charts.saved import csv_of
+from dashboard.report.figures import plots_of
+from tests import builders
 from tests.simulated_load import sample_batching, sample_load_result, sample_point, sample_run
 
 LIMIT = load_charts.latency_limit(sample_load_result("limit"))
@@ -169,3 +172,32 @@ def test_a_run_so_far_is_three_small_plots() -> None:
     assert requests["series"][0]["points"][0] == (0.5, 200.0, "")
     assert queue["series"][0]["points"][-1] == (9.5, 1.0, "")
     assert live_charts.load([], None, end_s=0.0) == []
+
+
+# --- in a report --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "titles"),
+    [
+        ("limit", ["Latency against rate", "Latency over time", "Distribution"]),
+        ("traffic", ["Latency against rate", "Latency over time", "Distribution"]),
+        ("batching", ["Service times", "Latency over time", "Distribution"]),
+        ("together", ["Latency alone and together", "Latency over time", "Distribution"]),
+    ],
+)
+def test_a_report_has_the_plots_of_its_question(question: str, titles: list[str]) -> None:
+    result = sample_load_result(question)
+    about = AboutLoad(trial=builders.trial("0123456789ab", kind="load"), result=result)
+    assert [one.title for one in plots_of(about)] == titles
+
+
+def test_a_report_of_no_measurement_draws_no_latency() -> None:
+    result = sample_load_result("traffic")
+    [run] = [one for one in sample_load_result("limit")["runs"] if is_rejected(one)]
+    about = AboutLoad(
+        trial=builders.trial("0123456789ab", kind="load"),
+        result={**result, "runs": [run], "points": [sample_point(run, 0)], "contrasts": []},
+    )
+    [plot] = plots_of(about)
+    assert plot.title == "Requests over time"

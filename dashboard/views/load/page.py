@@ -12,6 +12,7 @@ from core.api import sweeping
 from core.api.load import load_job
 from core.evidence.measurement import Trial
 from core.show import load_text
+from core.show.report.subjects import of_trial
 from core.spec import spec_from_dict
 from core.spec.axes import THREADS, parse_values, study_name
 from core.spec.space import Axis
@@ -21,7 +22,7 @@ from dashboard import format, live_load, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.load import chosen, form, results
-from dashboard.widgets import controls, job_box, live_view, page_frame, past_results, playback
+from dashboard.widgets import controls, job_box, live_view, page_frame, past_results, playback, report
 from dashboard.widgets.protocol import wait_quiet_s
 
 SHOWN = ShownResult("load.shown", (state.TRIAL_PARAM,))
@@ -207,7 +208,8 @@ def _actions(shown: Trial) -> None:
         if session_jobs.status(shown.id) is not None:  # else another process runs it
             words = "Ends all worker processes. Finished runs are kept, without a verdict."
             job_box.cancel(shown.id, key="load.cancel", help=words)
-        return
+    elif load_text.load_of(shown) is not None:
+        report.offer(lambda: of_trial(state.store(), shown), key="load")
 
 
 # --- result -----------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ ICONS: Mapping[Color, str] = {
     "gray": "block",
     "blue": "speed",
 }
-MOST_RUNS = 6  # distributions in one plot
 MOST_CELLS = 5  # numbers beside each other
 HARNESS_HELP = (
     "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
@@ -59,7 +58,7 @@ def draw(trial: Trial) -> None:
     with st.container(key="load.answer", gap="xsmall"):
         _headline(trial, result)
         with st.container(key="load.first", gap="xsmall"):
-            point = main_point(result)
+            point = load_charts.main_point(result)
             if point is not None:
                 results.strip(cells(result, point)[:MOST_CELLS], "numbers")
             if result["runs"] or result["points"]:
@@ -118,33 +117,12 @@ def _endings(result: LoadResult) -> list[str]:
     return lines
 
 
-def main_point(result: LoadResult) -> Point | None:
-    """Return the point that the answer is about; None: nothing was measured.
-
-    The confirmed rate, the best batching, or else the highest rate of the first configuration that is a
-    measurement.
-    """
-    points = [one for one in result["points"] if one["configuration"] == 0] or result["points"]
-    if result["highest"]:
-        confirmed = result["highest"][0]["confirmed_per_s"]
-        near = [one for one in points if one["fresh"] and confirmed is not None and one["verdict"] == "PASS"]
-        if near:
-            return min(near, key=lambda one: abs(one["rate_per_s"] - (confirmed or 0.0)))
-    batching = result["batching"]
-    if batching is not None and batching["best"] is not None:
-        index = batching["trials"][batching["best"]]["point"]
-        if index is not None and index < len(result["points"]):
-            return result["points"][index]
-    sound = [one for one in points if one["outcome"] == "complete" and not is_rejected(one)]
-    return max(sound or points, key=lambda one: one["rate_per_s"], default=None)
-
-
 def cells(result: LoadResult, point: Point) -> list[Cell]:
     """Return the numbers of the answer's point, the most important first; none of a latency that is none.
 
     Args:
         result: of a load test.
-        point: see `main_point`.
+        point: see `load_charts.main_point`.
     """
     highest = result["highest"]
     found = _highest_cells(highest[0]) if highest else [_completed(point)]
@@ -399,7 +377,7 @@ def _time(result: LoadResult, run: RunResult | None) -> None:
 
 
 def _distribution(result: LoadResult, point: Point | None) -> None:
-    runs = _of_point(result, point)
+    runs = load_charts.runs_at(result, point)
     info = load_charts.distribution_info(runs, load_charts.labels_of(result))
     limit: LoadLimit | None = load_charts.latency_limit(result)
     tail = bool(st.session_state.get(TAIL))
@@ -409,16 +387,6 @@ def _distribution(result: LoadResult, point: Point | None) -> None:
         "distribution",
         f"Share of the requests at or below each latency, {len(info)} runs",
     )
-
-
-def _of_point(result: LoadResult, point: Point | None) -> list[RunResult]:
-    """Return the runs at the rate of the answer, of all configurations, or else those with a distribution."""
-    known = [one for one in result["runs"] if one["ecdf"] and not is_rejected(one)]
-    if point is not None:
-        rate = point["rate_per_s"]
-        near = [one for one in known if abs(one["rate_per_s"] - rate) <= 0.02 * rate]
-        known = near or known
-    return known[:MOST_RUNS]
 
 
 def _batches(result: LoadResult, run: RunResult | None) -> None:
