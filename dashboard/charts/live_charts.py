@@ -24,10 +24,11 @@ from dashboard.charts.sweep_charts import STATISTICS, value_of
 from dashboard.charts.sweep_charts import axis_title as setting_title
 
 FOREST_PX, ROW_PX = 58, 42  # axes and margins of a forest, and each interval; as in the finished one
-TRAIL_PX, COURSE_PX, LOAD_PX = 220, 500, 250
+TRAIL_PX, COURSE_PX, LOAD_PX = 220, 500, 290
 HALF_PX = 560  # width; two plots fit side by side
 BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> index in a step
 MOST_TICKS = 7
+FEW_PARTS = 60  # of a run, whose markers have room
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
 
@@ -314,6 +315,7 @@ def load(course: Sequence[Second], limit_s: float | None, *, end_s: float) -> li
         [part[name] / part["seconds"] if part["seconds"] else 0.0 for part in course]
         for name in ("arrivals", "completions")
     )
+    size = 4 if len(course) <= FEW_PARTS else 2
     latencies = [one for one in (0.0, limit, *median, *slow) if one is not None]
     return [
         {
@@ -326,8 +328,8 @@ def load(course: Sequence[Second], limit_s: float | None, *, end_s: float) -> li
             "legend": True,
             "wide": True,
             "series": [
-                _series("p50", FIRST, drawn(median), line="solid", size=4, hollow=False),
-                _series("p99 of each part", SECOND, drawn(slow), line="dash", size=4, hollow=False),
+                _series("p50", FIRST, drawn(median), line="solid", size=size, hollow=False),
+                _series("p99 of each part", SECOND, drawn(slow), line="dash", size=size, hollow=False),
             ],
         },
         {
@@ -339,8 +341,8 @@ def load(course: Sequence[Second], limit_s: float | None, *, end_s: float) -> li
             "level": None,
             "legend": True,
             "series": [
-                _series("arrivals", 2, drawn(arrivals), line="dot", size=4, hollow=False),
-                _series("completions", 3, drawn(completions), line="solid", size=4, hollow=False),
+                _series("arrivals", 2, drawn(arrivals), line="dot", size=size, hollow=False),
+                _series("completions", 3, drawn(completions), line="solid", size=size, hollow=False),
             ],
         },
         {
