@@ -16,7 +16,7 @@ from core.spec import spec_from_dict
 from core.spec.load import LoadSpec
 from core.store import ModelRecord, home
 from dashboard import state
-from dashboard.views.load import form, results
+from dashboard.views.load import form, results, scorecard_target
 from tests.reading import numbers, tells
 from tests.simulated_load import sample_load_result, sample_point, sample_run
 from tests.views import sample_results
@@ -367,3 +367,49 @@ def test_a_waiting_load_test_says_for_whom(open_page: Open, mlp: ModelRecord, jo
     jobs(status(trial.id, kind="load", state="WAITING", holder="ann: a sweep", place=1))
     at = open_page("load", model=mlp)
     assert tells(followed(at, "load.watch")["text"], "ann: a sweep")
+
+
+# --- to the scorecard ---------------------------------------------------------------------------------------
+
+
+def test_the_confirmed_rate_becomes_a_target_of_the_scorecard_with_the_tested_settings(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    put(mlp, sample_load_result("limit"))
+    at = click(open_page("load", model=mlp), "load.to_scorecard")
+    assert not at.error
+    [target] = [at.session_state[one] for one in at.session_state.filtered_state if one.endswith(".rate")]
+    assert target == 250.0
+    at = click(at, "load.to_scorecard")
+    assert len(at.session_state["scorecard.targets"]) == 1  # it is there already
+    at.switch_page("views/scorecard/page.py").run()
+    assert lines(at, "250", "p99 ≤ 20 ms") or tells(str(at.table[0].value.columns), "250", "20 ms")
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "text"), [(310.44, "310/s with p99<=20ms"), (9.999, "9.99/s with p99<=20ms"), (None, "")]
+)
+def test_the_suggested_rate_is_rounded_down_so_that_what_passed_still_passes(
+    confirmed: float | None, text: str
+) -> None:
+    result = sample_load_result("limit")
+    result["highest"][0]["confirmed_per_s"] = confirmed
+    found = scorecard_target.suggested(result)
+    assert getattr(found, "text", "") == text
+
+
+def test_bursts_and_results_without_a_limit_suggest_no_target() -> None:
+    result = sample_load_result("traffic")
+    for changes in ({"limits": []}, {"arrivals": {"process": "bursts"}}, {"rows": {"8": 1.0}}):
+        found = scorecard_target.suggested({**result, "question": {**result["question"], **changes}})
+        assert isinstance(found, str)
+    assert isinstance(scorecard_target.suggested(rejected()), str)
+
+
+def test_the_best_dynamic_batching_is_part_of_the_configuration(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp, sample_load_result("batching"))
+    found = load_text.load_of(trial)
+    assert found is not None
+    batching = scorecard_target.tested_spec(found).dynamic_batching
+    assert batching is not None
+    assert (batching.max_batch_size, batching.max_queue_delay_microseconds) == (8, 1000)

@@ -21,7 +21,7 @@ from core.wire.errors import MissingError, TunerError
 from dashboard import format, live_load, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
-from dashboard.views.load import chosen, form, results
+from dashboard.views.load import chosen, form, results, scorecard_target
 from dashboard.widgets import controls, job_box, live_view, page_frame, past_results, playback, report
 from dashboard.widgets.protocol import wait_quiet_s
 
@@ -208,8 +208,13 @@ def _actions(shown: Trial) -> None:
         if session_jobs.status(shown.id) is not None:  # else another process runs it
             words = "Ends all worker processes. Finished runs are kept, without a verdict."
             job_box.cancel(shown.id, key="load.cancel", help=words)
-    elif load_text.load_of(shown) is not None:
-        report.offer(lambda: of_trial(state.store(), shown), key="load")
+        return
+    result = load_text.load_of(shown)
+    if result is None:
+        return
+    if shown.state == "COMPLETE":
+        scorecard_target.button(result)
+    report.offer(lambda: of_trial(state.store(), shown), key="load")
 
 
 # --- result -----------------------------------------------------------------------------------------------
