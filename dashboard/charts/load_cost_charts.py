@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.load.load_types import Alone, Batching, LoadResult, Point, RunResult
-from core.show.load_text import percentile_name, rate_text
-from core.wire.units import ms, size, span_ms
+from core.evidence.verdict import tick
+from core.show.load_text import contrast_text, percentile_name, rate_text
+from core.spec.effort import DEFAULT_MARGIN
+from core.wire.units import clipped, ms, size, span_ms
 from dashboard.charts import (
     MUTED,
     TEXT_HOVER,
@@ -26,6 +28,7 @@ from dashboard.charts import (
     text_lines,
     wide_ticks,
 )
+from dashboard.charts.compare_charts import TITLE_LIMIT, ForestInfo, ForestRow, ratio_ticks, reach
 from dashboard.charts.load_charts import TALL_PX, in_ms, labels_of, run_name, stack
 
 PATTERNS = ("", "/", "x", ".", "-", "+")  # of bars, besides their colours
@@ -210,6 +213,53 @@ def costs(info: Sequence[CostSeries], *, most_harness: float = 0.1) -> go.Figure
     else:
         figure.update_xaxes(rangemode="tozero")
     return figure
+
+
+# --- several configurations -------------------------------------------------------------------------------
+
+
+def differences_info(result: LoadResult, *, margin: float = DEFAULT_MARGIN) -> ForestInfo:
+    """Return the ratios of the configurations' percentiles to those of the baseline, above 1: faster.
+
+    Args:
+        result: with contrasts, all against one baseline.
+        margin: of equivalence, a share.
+    """
+    labels, contrasts = labels_of(result), result["contrasts"]
+    against = labels[contrasts[0]["baseline"]]
+    rows = [
+        ForestRow(
+            label=" · ".join(
+                [
+                    *([labels[one["configuration"]]] if len(labels) > 2 else []),
+                    f"{percentile_name(one['p'])} at {rate_text(one['rate_per_s'])}",
+                ]
+            ),
+            value=one["ratio"],
+            low=one["ratio_low"],
+            high=one["ratio_high"],
+            verdict=one["verdict"],
+            short=contrast_text(one).partition(",")[0],
+            hover=text_lines(
+                [
+                    f"{labels[one['configuration']]} versus {against}",
+                    contrast_text(one),
+                    f"{one['turns']} turns",
+                ]
+            ),
+        )
+        for one in contrasts
+    ]
+    ends = reach(rows, 1 / (1 + 2 * margin), 1 + 2 * margin)
+    whose = labels[contrasts[0]["configuration"]] if len(labels) == 2 else "latency"
+    return ForestInfo(
+        title=f"← slower · {whose} versus {clipped(against, TITLE_LIMIT)} · faster →",
+        baseline=against,
+        rows=rows,
+        axis=ends,
+        ticks=[(one, tick(one)) for one in ratio_ticks(*ends)],
+        margin=margin,
+    )
 
 
 # --- several models ---------------------------------------------------------------------------------------

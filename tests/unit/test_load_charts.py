@@ -10,7 +10,7 @@ import pytest
 
 from core.show.load_text import is_rejected
 from core.show.report.subjects import AboutLoad
-from dashboard.charts import live_charts, load_charts, load_cost_charts
+from dashboard.charts import compare_charts, live_charts, load_charts, load_cost_charts
 from dashboard.charts.saved import csv_of
 from dashboard.report.figures import plots_of
 from tests import builders
@@ -151,6 +151,18 @@ def test_costs_are_known_for_lost_rates_too() -> None:
     figure = load_cost_charts.costs([info])
     assert len(figure.data) == 3
     assert figure.layout.shapes[0].y0 == pytest.approx(0.1)
+
+
+def test_differences_are_ratios_to_the_baseline_with_their_verdict() -> None:
+    info = load_cost_charts.differences_info(sample_load_result("traffic"))
+    assert info.baseline == "ORT default"
+    assert [one.label for one in info.rows][:2] == ["p50 at 100 requests/s", "p99 at 100 requests/s"]
+    assert {(one.value, one.low, one.high, one.verdict) for one in info.rows} == {
+        (1.12, 1.05, 1.19, "FASTER")
+    }
+    assert info.axis[0] < 1 < 1.19 < info.axis[1]
+    figure = compare_charts.forest(info)
+    assert list(drawn(figure)["faster"].x) == [1.12] * 4
 
 
 def test_several_models_are_drawn_alone_and_together() -> None:

@@ -31,6 +31,7 @@ from tests.views.page import (
     icons,
     keys,
     lines,
+    metrics,
     opened,
     place,
     status,
@@ -200,7 +201,11 @@ def test_a_demonstration_starts_nothing(
 @pytest.mark.parametrize(
     ("question", "views", "table_of"),
     [
-        ("traffic", [results.RATES, results.TIME, results.SHARES, results.COSTS], "Versus"),
+        (
+            "traffic",
+            [results.RATES, results.DIFFERENCES, results.TIME, results.SHARES, results.COSTS],
+            "Versus",
+        ),
         ("limit", [results.RATES, results.TIME, results.SHARES, results.COSTS], "Verdict"),
         ("batching", [results.SERVICE, results.TIME, results.SHARES], "Max_batch_size"),
         ("together", [results.TOGETHER, results.TIME, results.SHARES, results.COSTS], "Alone (ms)"),
@@ -234,6 +239,17 @@ def test_the_highest_rate_shows_confirmed_failed_and_capacity(open_page: Open, m
     assert cards(at)["capacity"] == "500/s"
     assert numbers(cards(at)["p99"]) == [18.42]
     assert lines(at, "failed: 300/s")
+
+
+def test_several_configurations_have_a_number_each(open_page: Open, mlp: ModelRecord) -> None:
+    compared = put(mlp, sample_load_result("traffic"), created_at=5.0)
+    put(mlp, sample_load_result("together"), created_at=2e6)
+    at = open_page("load", model=mlp)
+    assert metrics(at)["ORT default"] == metrics(at)["intra_op_num_threads=1"] == "12.50 ms"
+    assert lines(at, "p99 together", "9.000 ms alone")
+    at = open_page("load", model=mlp, trial=compared.id)
+    assert metrics(at)["ORT default"] == metrics(at)["intra_op_num_threads=1"] == "15.35 ms"
+    assert lines(at, "p99 at 200/s", "95 % CI".replace(" ", "\N{NO-BREAK SPACE}"))
 
 
 def test_saturated_and_rejected_runs_are_drawn_and_named_without_a_latency(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import plotly.graph_objects as go
@@ -19,7 +20,7 @@ from core.show.sheets import Fact, Note, loads
 from core.show.table import Table
 from core.spec.load import LoadLimit
 from dashboard import format, messages
-from dashboard.charts import load_charts, load_cost_charts
+from dashboard.charts import compare_charts, load_charts, load_cost_charts
 from dashboard.widgets import collapsible, plots, results, tables
 
 # session keys
@@ -27,6 +28,7 @@ VIEW, RUN, TAIL = "load.view", "load.run_shown", "load.tail"
 
 RATES, TIME, SHARES = "Rates", "Over time", "Distribution"
 BATCHES, SERVICE, COSTS, TOGETHER = "Batches", "Service times", "CPU and memory", "Alone and together"
+DIFFERENCES = "Differences"
 ICONS: Mapping[Color, str] = {
     "green": "check_circle",
     "red": "cancel",
@@ -34,7 +36,7 @@ ICONS: Mapping[Color, str] = {
     "gray": "block",
     "blue": "speed",
 }
-MOST_CELLS = 5  # numbers beside each other
+MOST_CELLS, MOST_LABEL = 5, 30  # numbers beside each other; characters above one
 HARNESS_HELP = (
     "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
     "arrivals and service times. Above 10 % of p50 the run is not a measurement."
@@ -124,6 +126,8 @@ def cells(result: LoadResult, point: Point) -> list[Cell]:
         result: of a load test.
         point: see `load_charts.main_point`.
     """
+    if len(result["configurations"]) > 1:
+        return [*_compared_cells(result, point), *_worst_harness(result)]
     highest = result["highest"]
     found = _highest_cells(highest[0]) if highest else [_completed(point)]
     if not is_rejected(point):
@@ -145,6 +149,48 @@ def cells(result: LoadResult, point: Point) -> list[Cell]:
             )
         )
     return found
+
+
+def _compared_cells(result: LoadResult, point: Point) -> list[Cell]:
+    """Return one number for each configuration: its highest rate, or its latency at the answer's rate."""
+    labels, found = load_charts.labels_of(result), []
+    for index, label in enumerate(labels):
+        highest = next((one for one in result["highest"] if one["configuration"] == index), None)
+        alone = next((one for one in result["together"] if one["configuration"] == index), None)
+        if highest is not None:
+            cell = _highest_cells(highest)[0]
+        elif alone is not None:
+            cell = Cell(
+                name="together",
+                label="",
+                value=format.ms(alone["together_s"]),
+                note=f"{percentile_name(alone['p'])} together; {format.ms(alone['alone_s'])} alone",
+                help="Latency beside the other models, and alone on this machine.",
+            )
+        else:
+            cell = _at_rate(result, index, point["rate_per_s"])
+        found.append(
+            replace(cell, name=f"{cell.name}.{index}", label=format.plain(format.short(label, MOST_LABEL)))
+        )
+    return found
+
+
+def _at_rate(result: LoadResult, index: int, rate: float) -> Cell:
+    """Return the latency of one configuration at a rate, or why it has none."""
+    p = load_charts.shown_p(result)
+    own = [one for one in result["points"] if one["configuration"] == index]
+    one = min(own, key=lambda one: abs(one["rate_per_s"] - rate), default=None)
+    known = None if one is None else percentile(load_text.shown_latency(one), p)
+    if one is None or known is None or one["outcome"] != "complete":
+        why = "no result" if one is None else load_text.verdict_text(one) or one["outcome"]
+        return Cell(name="none", label="", value=format.DASH, note=why, help="It has no latency.")
+    cell = _latency_cell(known, one)
+    return replace(cell, note=f"{percentile_name(p)} at {rate_number(one['rate_per_s'])}/s; {cell.note}")
+
+
+def _worst_harness(result: LoadResult) -> list[Cell]:
+    known = [one["harness"] for one in result["points"] if one["harness"] is not None]
+    return [_harness(max(known, key=lambda one: one["share_of_p50"]))] if known else []
 
 
 def _harness(found: Harness) -> Cell:
@@ -269,6 +315,8 @@ def views(result: LoadResult) -> list[str]:
     rates = {round(one["rate_per_s"], 6) for one in result["points"]}
     found = [RATES] if len(rates) > 1 and result["batching"] is None and not result["together"] else []
     found = [*([TOGETHER] if result["together"] else []), *([SERVICE] if result["batching"] else []), *found]
+    if result["contrasts"]:
+        found.append(DIFFERENCES)
     if any(one["course"] for one in result["runs"]):
         found.append(TIME)
     if any(one["ecdf"] and not is_rejected(one) for one in result["runs"]):
@@ -325,6 +373,7 @@ def _draw_view(
         SERVICE: partial(_service, result),
         COSTS: partial(_costs, result),
         TOGETHER: partial(_together, result),
+        DIFFERENCES: partial(_differences, result),
     }
     draw_view[view]()
 
@@ -427,4 +476,14 @@ def _together(result: LoadResult) -> None:
         "Latency alone and together",
         "together",
         f"Latency of {len(result['together'])} models alone and at the same time",
+    )
+
+
+def _differences(result: LoadResult) -> None:
+    info = load_cost_charts.differences_info(result)
+    _plot(
+        compare_charts.forest(info),
+        "Speed at the same rate",
+        "differences",
+        f"Latency versus {info.baseline} at the same rates, with 95 % intervals; the band is the margin",
     )
