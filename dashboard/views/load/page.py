@@ -15,19 +15,19 @@ from core.show import load_text
 from core.show.report.subjects import of_trial
 from core.spec import spec_from_dict
 from core.spec.axes import THREADS, parse_values, study_name
+from core.spec.settings import Value
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import MissingError, TunerError
 from dashboard import format, live_load, messages, session_jobs, state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
-from dashboard.views.load import chosen, form, results, scorecard_target
+from dashboard.views.load import chosen, form, results, scorecard_target, streams
 from dashboard.widgets import controls, job_box, live_view, page_frame, past_results, playback, report
 from dashboard.widgets.protocol import wait_quiet_s
 
 SHOWN = ShownResult("load.shown", (state.TRIAL_PARAM,))
 SWEPT = "load.swept"  # study of a sweep that this page has just started: the page Sweep shows it
-STREAMS = "streams"  # axis of a sweep
 LISTED = 100  # earlier load tests
 SETTINGS_PX = 288
 
@@ -66,7 +66,10 @@ def page() -> None:
         messages.show_kept_error()
         if error is not None and form.question() != "streams":
             form.report(error)
-        _result(shown)
+        if form.question() == "streams" and not (shown is not None and shown.state in ACTIVE):
+            streams.draw(record)
+        else:
+            _result(shown)
     page_frame.foot("load", run)
 
 
@@ -138,20 +141,20 @@ def _run(record: ModelRecord, shown: Trial | None, error: TunerError | None, key
     if shown is not None and playback.button(shown.id, key=key):
         return
     active = shown is not None and shown.state in ACTIVE
-    streams = form.question() == "streams"
+    closed = form.question() == "streams"  # a closed loop
     st.button(
-        "Testing" if active else "Measure streams" if streams else "Run test",
+        "Testing" if active else "Measure streams" if closed else "Run test",
         key=key,
         type="primary",
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "load.run" else None,
-        on_click=_start_sweep if streams else _start,
+        on_click=_start_sweep if closed else _start,
         args=(record,),
         **state.unless_closed(
             "Correct the settings first."
-            if error is not None and not streams
+            if error is not None and not closed
             else "Starts fresh processes and sends them the requests.",
-            off=error is not None and not streams,
+            off=error is not None and not closed,
             busy="Wait for the running load test, or cancel it." if active else "",
         ),
     )
@@ -187,9 +190,9 @@ def _start_sweep(record: ModelRecord) -> None:
         return
     try:
         [first, *_] = chosen.configurations_of(record, others=False)
-        axes = [Axis(name=STREAMS, values=parse_values(str(st.session_state[form.STREAMS]), name=STREAMS))]
-        if threads := str(st.session_state.get(form.THREADS) or "").strip():
-            axes.append(Axis(name=THREADS, values=parse_values(threads, name=THREADS)))
+        axes = [Axis(name=streams.STREAMS, values=_values(form.STREAMS, streams.STREAMS))]
+        if str(st.session_state.get(form.THREADS) or "").strip():
+            axes.append(Axis(name=THREADS, values=_values(form.THREADS, THREADS)))
         points = sweeping.expand(first.spec, axes, record.info, sweeping.models(state.store(), record))
         study = study_name(axes, uuid.uuid4().hex[:8])
         asked = sweeping.configurations([one for one in points if one.is_measured])
@@ -200,6 +203,10 @@ def _start_sweep(record: ModelRecord) -> None:
         return
     session_jobs.follow(trial_id, "sweep", study=study)
     st.session_state[SWEPT] = study
+
+
+def _values(key: str, axis: str) -> tuple[Value | None, ...]:
+    return parse_values(str(st.session_state[key]), name=axis)
 
 
 def _actions(shown: Trial) -> None:
