@@ -18,6 +18,7 @@ from core.api.history import history
 from core.api.importing import import_result
 from core.api.judging import accuracy, scorecard
 from core.api.load import load
+from core.api.loadgen import loadgen
 from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
 from core.api.models import convert, inspect
@@ -65,6 +66,7 @@ __all__ = [
     "inspect",
     "load",
     "load_result",
+    "loadgen",
     "machine",
     "measure_longer",
     "node_errors",

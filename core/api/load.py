@@ -23,7 +23,7 @@ from core.evidence.measurement import Trial
 from core.run import job_types
 from core.run.job import Job
 from core.run.plan import check_dims, feed_plan, resolve_batch
-from core.run.preparation import inspect_model
+from core.run.preparation import Resolved, inspect_model
 from core.run.variants import variant_of
 from core.show import load_text
 from core.show.sheets import loads
@@ -49,7 +49,7 @@ from core.wire.errors import SpecError, error_from_record
 from core.wire.files import MOST_IMPORT_BYTES, expand_home, open_regular
 
 # a load test has its own duration and sizes of requests, and it stops by its own rules
-_UNUSED = ("batch_size", EFFORT, "margin", "runs", "warmup_runs", "tolerance")
+_UNUSED = (EFFORT, "margin", "runs", "warmup_runs", "tolerance")
 
 Sizes = Mapping[int, float] | str | int  # see `parse_sizes`
 
@@ -89,7 +89,8 @@ def _dims(name: str, value: object) -> dict[str, dict[int, float]]:
     return {dim: _sizes(f"{name}[{dim}]", one) for dim, one in arguments.mapping(name, value).items()}
 
 
-def _limits(name: str, value: object) -> list[LoadLimit]:
+def limits_of(name: str, value: object) -> list[LoadLimit]:
+    """Return limits: texts for `parse_load_limit`, or limits; a single one is a list of one."""
     if isinstance(value, LoadLimit):
         value = [value]
     found = arguments.listed(name, value)
@@ -119,7 +120,7 @@ def _arrivals(name: str, value: object) -> dict[str, Any]:
     rate=_rates,
     arrivals=_arrivals,
     duration_s=arguments.duration,
-    limits=_limits,
+    limits=limits_of,
     timeout_s=_timeout,
     rows=_sizes,
     sizes=_dims,
@@ -170,7 +171,8 @@ def load(
             length of the trace.
         limits: texts such as `p99<=20ms` and `timeouts<=0.1%`.
         timeout_s: a request that waits longer is dropped, in seconds. None: every request is served.
-        rows: samples of a request: a number, `1-8` (equally likely), or size -> weight. None: 1.
+        rows: samples of a request: a number, `1-8` (equally likely), or size -> weight. None: the batch size
+            of the configuration.
         sizes: free dimension -> its sizes, as `rows`.
         trace: CSV or JSON Lines file of recorded requests to replay. With `rate`, its times are scaled.
         find_max: find the highest rate within `limits`.
@@ -196,7 +198,7 @@ def load(
     question = _question(find_max=find_max, find_batching=find_batching, together=together)
     asked: dict[str, Any] = {
         "question": question,
-        "arrivals": arrivals,
+        "arrivals": {"process": arrivals} if isinstance(arrivals, str) else arrivals,  # the default is text
         "rates": rate or (),
         "duration_s": duration_s,
         "limits": tuple(limits),
@@ -219,9 +221,8 @@ def load(
 def _refuse_unused(given: Mapping[str, Any]) -> None:
     for name in _UNUSED:
         if name in given:
-            other = "Use `rows`: the samples of a request." if name == "batch_size" else "Leave it out."
             shown = "effort" if name == EFFORT else name
-            raise SpecError(f"`{shown}` does not concern a load test.", hint=other)
+            raise SpecError(f"`{shown}` does not concern a load test.", hint="Leave it out.")
 
 
 def _question(*, find_max: bool, find_batching: bool, together: bool) -> Question:
@@ -308,21 +309,6 @@ def _configurations(
     ], assumed
 
 
-def _with_own_batch(session: Session, spec: TrialSpec, wanted: LoadSpec) -> LoadSpec:
-    """Return the load test with requests of the model's fixed batch, if it has one above 1."""
-    session.admit(spec)  # before anything reveals what lies at a path
-    found = inspect_model(spec, session.store, session.inspect)
-    if found is None:
-        return wanted
-    batch = resolve_batch(spec.workload.model_copy(update={"batch_size": None}), found.record.info)
-    if spec.workload.batch_size not in (None, 1, batch):
-        session.note(
-            f"requests have {batch} sample{'s' * (batch != 1)}: the configuration's batch size of "
-            f"{spec.workload.batch_size} is for one caller; `rows` sets the size of a request"
-        )
-    return wanted if batch == 1 else wanted.model_copy(update={"rows": {batch: 1.0}})
-
-
 def _announcement(wanted: LoadSpec, configurations: Sequence[Configuration]) -> str:
     names = ", ".join(one.label for one in configurations)
     said = f"{names}: {QUESTIONS[wanted.question]}; {load_text.traffic_words(wanted)}"
@@ -354,18 +340,27 @@ def load_job(
             admit it.
     """
     _check_number(configurations, load)
-    if not load.rows and load.arrivals.process != "trace":
-        load = _with_own_batch(session, configurations[0].spec, load)
-    kinds: Sequence[Kind] = kinds_of(load)[0]
-    if load.arrivals.process == "trace":
-        kinds = read_trace(load.arrivals.path).kinds
-    records = []
+    trace = read_trace(load.arrivals.path) if load.arrivals.process == "trace" else None
+    records, batches = [], dict[str, int]()
     for one in configurations:
-        found = _check_requests(session, one.spec, load, kinds)
+        session.admit(one.spec)  # before anything reveals what lies at a path
+        found = inspect_model(one.spec, session.store, session.inspect)
+        kinds = kinds_of(load)[0] if trace is None else trace.kinds
+        if found is not None and trace is None and not load.rows:
+            batches[one.label] = batch = resolve_batch(one.spec.workload, found.record.info)
+            kinds = [replace(kind, rows=batch) for kind in kinds]
+        if found is not None:
+            _check_requests(found, load, kinds)
+            records.append(found.record)
         for first in {kind.feed: kind for kind in reversed(kinds)}.values():  # each file of inputs
             check_spec(session, _sized(one.spec, first))
-        records.append(found)
-    _check_models([one for one in records if one is not None], load)
+    _check_models(records, load)
+    if load.question != "together" and len({*batches.values()}) > 1:
+        sizes = ", ".join(f"{label}: {batch}" for label, batch in batches.items())
+        raise SpecError(
+            f"The configurations have different batch sizes ({sizes}), so their requests would differ.",
+            hint="Set the samples of a request with `rows`.",
+        )
     return job_types.load(configurations, load, model_name=model_name, wait_quiet_s=wait_quiet_s)
 
 
@@ -392,27 +387,23 @@ def _check_number(configurations: Sequence[Configuration], load: LoadSpec) -> No
         )
 
 
-def _check_requests(
-    session: Session, spec: TrialSpec, load: LoadSpec, kinds: Sequence[Kind]
-) -> ModelRecord | None:
-    """Refuse requests that the model cannot take; return its record, None where it cannot be inspected."""
-    session.admit(spec)
-    found = inspect_model(spec, session.store, session.inspect)
-    if found is None:
-        return None
+def _check_requests(found: Resolved, load: LoadSpec, kinds: Sequence[Kind]) -> None:
+    """Refuse requests that the model cannot take."""
     info = found.record.info
     names = dict.fromkeys(name for one in kinds for name in one.dims)
-    check_dims({**load.dims, **names}, info, found.record.name)  # type: ignore[dict-item] # names count
+    check_dims(dict.fromkeys([*load.dims, *names], 1), info, found.record.name)
     for kind in kinds:
         try:
             feed_plan(_sized(found.spec, kind).workload, info)
         except SpecError as error:
-            if kind.rows == 1 and not kind.dims:
-                raise
+            if len(kinds) == 1 and not load.rows and not kind.dims:
+                raise  # the configuration itself does not fit
             dims = "".join(f", {name}={size}" for name, size in kind.dims.items())
-            message = f"A request of {kind.rows} samples{dims} does not fit the model: {error.message}"
-            raise SpecError(message, hint="Change the sizes of the requests.") from None
-    return found.record
+            samples = f"{kind.rows} sample{'s' * (kind.rows != 1)}"
+            raise SpecError(
+                f"A request of {samples}{dims} does not fit the model: {error.message}",
+                hint="Change the sizes of the requests.",
+            ) from None
 
 
 def _sized(spec: TrialSpec, kind: Kind) -> TrialSpec:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from core.api import load as loading
+from core.api import loadgen as crosschecking
 from core.api import sweeping
 from core.api.results import Result
 from core.api.settings import EFFORT
@@ -44,6 +45,7 @@ from core.wire.errors import SpecError
 EXITS: Mapping[LoadVerdict, int] = {"PASS": 0, "FAIL": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED}
 TRAFFIC, REQUESTS, QUESTION = "Traffic", "Requests", "Question"  # groups of options
 CLOSED_LOOP = "streams"
+LOADGEN = "mlperf-loadgen"  # not an engine of the table: it runs nothing by itself
 _OF_A_COMPARISON = (EFFORT, "margin", "runs", "warmup_runs", "tolerance")  # no use in an open loop
 
 _SHAPES: Mapping[str, tuple[str, ...]] = {  # arrivals -> options that they take
@@ -159,7 +161,7 @@ def load(
         str | None,
         typer.Option(
             help="Samples of a request: a number, 1-8 (equally likely), or with weights 1:0.7,8:0.3. "
-            "Default: 1.",
+            "Default: the batch size of the configuration.",
             metavar="N|N-M|N:W,…",
             show_default=False,
             rich_help_panel=REQUESTS,
@@ -245,8 +247,18 @@ def load(
     engine: Annotated[
         str | None,
         typer.Option(
-            help=f"What runs the model: {', '.join(ENGINES)}. Default: onnxruntime.",
+            help=f"What runs the model: {', '.join(ENGINES)}. {LOADGEN}: MLCommons' LoadGen sends the "
+            "requests, as a cross-check (LoadGen-compatible, unofficial). Default: onnxruntime.",
             metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"--engine {LOADGEN}: scenario of LoadGen. Repeatable. Default: SingleStream, or Server "
+            "with a --rate.",
+            metavar="SingleStream|MultiStream|Server|Offline",
             show_default=False,
         ),
     ] = None,
@@ -279,7 +291,6 @@ def load(
     patience_s = wait_quiet_s(wait_quiet)
     if output is not None:
         check_output_path(output)
-    given = dict(given) | ({"engine": engine} if engine is not None else {})
     asked: dict[str, Any] = {
         "rate": rate or None,
         "duration_s": duration,
@@ -295,6 +306,20 @@ def load(
     }
     shape = {"on_s": on, "off_s": off, "from_share": from_, "steps": steps, "low_share": low}
     told = {name: value for name, value in shape.items() if value is not None}
+    if engine == LOADGEN:
+        _refuse_beside_loadgen({**asked, **told, "arrivals": arrivals, "output": output}, config or [])
+        common = {
+            "scenario": scenario,
+            "rate": rate[0] if rate else None,
+            "limits": limit or [],
+            "seed": seed,
+        }
+        start = config[0] if config else None
+        _cross_check(model, start, {**common, "duration_s": duration}, given, json_, quiet)
+        return
+    if scenario:
+        raise SpecError("`--scenario` is for LoadGen.", hint=f"Add `--engine {LOADGEN}`, or remove it.")
+    given = dict(given) | ({"engine": engine} if engine is not None else {})
     if _is_closed_loop(given, asked):
         _refuse_beside_streams({**asked, **told, "arrivals": arrivals}, config or [])
         _closed_loop(
@@ -390,7 +415,7 @@ def _is_closed_loop(given: Given, asked: Mapping[str, Any]) -> bool:
 def _refuse_beside_streams(asked: Mapping[str, Any], config: Sequence[str]) -> None:
     for name, value in asked.items():
         if value not in (None, False, [], {}):
-            flag = _FLAGS.get(name) or f"--{name.removesuffix('_s').removesuffix('s').replace('_', '-')}"
+            flag = _flag(name)
             raise SpecError(
                 f"`{flag}` is for traffic, but `--streams` with several numbers is a closed loop.",
                 hint=f"Give one number of streams, or remove `{flag}`.",
@@ -399,6 +424,13 @@ def _refuse_beside_streams(asked: Mapping[str, Any], config: Sequence[str]) -> N
         raise SpecError(
             "`--streams` with several numbers takes one configuration.", hint="Give one `--config`."
         )
+
+
+def _flag(name: str) -> str:
+    """Return the option of an argument of the API."""
+    kept = ("together", "rows", "turns", "arrivals")
+    plain = name if name in kept else name.removesuffix("_s").removesuffix("s")
+    return _FLAGS.get(name) or f"--{plain.replace('_', '-')}"
 
 
 def _closed_loop(
@@ -432,8 +464,38 @@ def _refuse_comparison_options(given: Given) -> None:
                 f"`{flag}` is for comparisons, not for traffic.",
                 hint="Use --duration, --turns and --budget, or remove it.",
             )
-    if "batch_size" in given:
-        raise SpecError("`--batch-size` is for one caller, not for traffic.", hint="Use `--rows`.")
+
+
+# --- LoadGen ------------------------------------------------------------------------------------------------
+
+
+def _refuse_beside_loadgen(asked: Mapping[str, Any], config: Sequence[str]) -> None:
+    for name, value in asked.items():
+        if name not in ("rate", "limits", "duration_s") and value not in (None, False, [], {}):
+            raise SpecError(
+                f"`{_flag(name)}` does not concern LoadGen.",
+                hint=f"Remove it, or remove `--engine {LOADGEN}`.",
+            )
+    if len(config) > 1 or len(asked["rate"] or []) > 1:
+        raise SpecError(
+            "LoadGen takes one configuration and one rate.", hint="Give one `--config` and one `--rate`."
+        )
+
+
+def _cross_check(
+    model: str | None, config: str | None, asked: Mapping[str, Any], given: Given, json_: bool, quiet: bool
+) -> None:
+    """Let LoadGen measure, print its verdict, and end the command with its exit code."""
+    told = {name: value for name, value in asked.items() if value is not None}
+    if not told.get("scenario"):
+        told["scenario"] = ["Server" if "rate" in told else "SingleStream"]
+    with started(Progress(sys.stderr, quiet=quiet)) as session:
+        result = crosschecking.loadgen(model, config, session=session, **told, **given)
+    if json_:
+        print_json(result.to_dict())
+    else:
+        print_sheet(result.sheet())
+    raise typer.Exit(EXITS[result.record["verdict"]])
 
 
 # --- the result ---------------------------------------------------------------------------------------------

@@ -282,8 +282,15 @@ def joined(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
-def requests_words(asked: LoadSpec) -> str:
-    """Return the sizes of requests: "1 sample", "1-8 samples, sequence 16-128"."""
-    rows = sizes_text(asked.row_sizes)
+def requests_words(asked: LoadSpec, batch: int = 1) -> str:
+    """Return the sizes of requests: "1 sample", "1-8 samples, sequence 16-128".
+
+    Args:
+        asked: the load test.
+        batch: samples of a request if none are asked: the batch size of the configuration.
+    """
+    rows = sizes_text(asked.rows or {batch: 1.0})
+    if asked.arrivals.process == "trace":
+        return "as recorded"
     said = [f"{rows} sample{'s' * (rows != '1')}", *(f"{k} {sizes_text(v)}" for k, v in asked.dims.items())]
     return ", ".join(said)

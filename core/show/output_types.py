@@ -16,6 +16,7 @@ from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
 from core.evidence.graph_changes import GraphChange
 from core.evidence.load.load_types import LoadResult
+from core.evidence.load.loadgen_result import LoadGenResult
 from core.evidence.measurement import TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval, Share
 from core.evidence.metrics.pairs import Verdict as PairVerdict
@@ -129,6 +130,13 @@ class LoadDocument(TypedDict):
 
     load: NotRequired[LoadResult]  # absent: it has no result
     requests: NotRequired[list[LoadRequests]]
+
+
+class LoadGenDocument(LoadGenResult):
+    """A cross-check with MLCommons' LoadGen. It is unofficial, and it is not stored."""
+
+    state: JobState
+    error: None
 
 
 class ComparisonPart(ComparisonResult):
@@ -764,6 +772,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "sweep": SweepDocument,
     "load": LoadDocument,
     "load --streams": SweepDocument,
+    "load --engine mlperf-loadgen": LoadGenDocument,
     "explain": ExplainDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,

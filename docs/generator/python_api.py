@@ -16,7 +16,7 @@ from core.wire.errors import TunerError
 from docs.generator.markdown import bullets, code, fence, link, page, table
 
 TASKS: Mapping[str, Sequence[str]] = {
-    "Measure": ("tune", "compare", "measure_longer", "sweep", "load"),
+    "Measure": ("tune", "compare", "measure_longer", "sweep", "load", "loadgen"),
     "Search": ("search", "resume"),
     "Explain": ("profile", "explain", "graph", "node_errors"),
     "Change models": ("inspect", "convert", "transform", "variants"),

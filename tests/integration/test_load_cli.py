@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.api.load import load, load_job
+from core.api.loadgen import loadgen
+from core.api.session import Session
+from core.api.stored import load_result
 from core.cli import sheets
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.comparison import Configuration
@@ -16,11 +20,12 @@ from core.evidence.load.load_types import LoadResult
 from core.run import job_types
 from core.run.job import Ending, Job, Outcome, Service
 from core.show.sheets.loads import load_sheet
+from core.spec import TrialSpec
 from core.spec.load import LoadSpec
 from core.store import Store
-from core.wire.errors import WorkerError
+from core.wire.errors import SpecError, WorkerError
 from core.wire.files import ROOT
-from tests import tiny_models
+from tests import builders, tiny_models
 from tests.command_line import CommandLine, Done
 from tests.simulated_load import sample_load_result, sample_point, sample_run
 
@@ -69,7 +74,6 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     (["--rate", "100", "--arrivals", "trace"], "needs the trace's file"),
     (["--rate", "100", "--together"], "takes 2 to 3 configurations; got 1"),
     (["--rate", "100", "--effort", "quick"], "`--effort` is for comparisons"),
-    (["--rate", "100", "--batch-size", "4"], "Use `--rows`"),
     (["--rate", "100", "--engine", "torch-eager"], "needs the PyTorch source"),
     (["--rate", "100", "--engine", "unknown"], "`engine` takes onnxruntime"),
     (["--streams", "1,2", "--rate", "100"], "`--rate` is for traffic"),
@@ -80,6 +84,16 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     ),
     (["--trace", "missing.csv"], "`missing.csv` cannot be read"),
     (["--trace", "missing.csv", "--arrivals", "ramp"], "A trace has its own arrivals"),
+    (["--rate", "100", "--scenario", "Server"], "`--scenario` is for LoadGen"),
+    (["--engine", "mlperf-loadgen", "--scenario", "unknown"], "must be one of SingleStream"),
+    (["--engine", "mlperf-loadgen", "--rate", "100"], "Server needs a latency limit"),
+    (["--engine", "mlperf-loadgen", *LIMIT], "Only LoadGen's scenario Server has a rate and a limit"),
+    (
+        ["--engine", "mlperf-loadgen", "--rate", "1", "--limit", "timeouts<=1%"],
+        "takes one limit, on the latency",
+    ),
+    (["--engine", "mlperf-loadgen", "--rows", "2"], "`--rows` does not concern LoadGen"),
+    (["--engine", "mlperf-loadgen", "--find-max"], "`--find-max` does not concern LoadGen"),
     (["--rate", "100", "-o", "no/such/folder/x.html"], "folder"),
 ]
 
@@ -131,6 +145,21 @@ def test_configurations_of_different_models_are_not_compared(line: CommandLine, 
 
 def test_no_model_is_refused(line: CommandLine) -> None:
     refused(line.run("load", "--rate", "10", "-q"), "No model is given")
+
+
+# --- LoadGen ------------------------------------------------------------------------------------------------
+
+
+def test_loadgen_measures_the_same_session(cli: CommandLine) -> None:
+    pytest.importorskip("mlperf_loadgen")
+    options = ("--engine", "mlperf-loadgen", "--scenario", "singlestream", "--scenario", "offline")
+    done = cli.run("load", DIGITS, *options, "--duration", "1s", "--json", "-q")
+    document = done.document
+    assert done.code == {"PASS": 0, "FAIL": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED}[document["verdict"]]
+    assert document["label"] == "LoadGen-compatible, unofficial"
+    assert [one["scenario"] for one in document["tests"]] == ["SingleStream", "Offline"]
+    assert document["words"].startswith("LoadGen-compatible, unofficial: LoadGen")
+    assert Store(cli.home / "ortune.db").trials() == []
 
 
 # --- what the command says of a result ----------------------------------------------------------------------
@@ -261,13 +290,15 @@ def test_a_trace_is_replayed_as_a_whole(cli: CommandLine, faked: Faked, tmp_path
     assert faked.asked.arrivals.path == str(path)
 
 
-def test_a_model_with_a_fixed_batch_gets_requests_of_that_size(
+def test_requests_have_the_batch_size_of_the_configuration(
     cli: CommandLine, faked: Faked, tmp_path: Path
 ) -> None:
     fixed = str(tiny_models.fixed_batch(tmp_path / "fixed.onnx", batch=2))
     assert cli.run("load", fixed, "--rate", "10", "-q").code == 0
+    assert cli.run("load", DIGITS, "--rate", "10", "--batch-size", "4", "-q").code == 0
     assert faked.asked is not None
-    assert faked.asked.row_sizes == {2: 1.0}
+    assert faked.asked.rows == {}
+    assert faked.configurations[0].spec.workload.batch_size == 4
 
 
 def test_progress_says_what_is_asked(cli: CommandLine, faked: Faked) -> None:
@@ -294,3 +325,88 @@ def test_a_sheet_is_what_the_command_prints(cli: CommandLine, faked: Faked) -> N
     done = cli.run("load", DIGITS, "--rate", "200", *LIMIT, "-q", "--wide")
     trial = Store(cli.home / "ortune.db").trials()[0]
     assert done.out.splitlines() == sheets.lines(load_sheet(trial))
+
+
+# --- the same from Python -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    monkeypatch.setenv("ORTUNE_QUEUE", str(tmp_path / "queue"))
+    with Session(tmp_path / "ortune.db") as opened:
+        yield opened
+
+
+WRONG: Sequence[tuple[dict[str, Any], str]] = [
+    ({"rate": "fast"}, "`rate` takes a number"),
+    ({"rate": [100, None]}, "`rate` takes a number"),
+    ({"rate": float("nan")}, "`rate` takes a number"),
+    ({"rate": 1, "rows": True}, "`rows` takes a whole number"),
+    ({"rate": 1, "rows": {1: "much"}}, "`rows` takes a number"),
+    ({"rate": 1, "sizes": ["batch"]}, "`sizes` takes a dictionary"),
+    ({"rate": 1, "sizes": {"batch": "x"}}, r"`sizes\[batch\]` has no size `x`"),
+    ({"rate": 1, "limits": [5]}, "`limits` takes text"),
+    ({"rate": 1, "arrivals": "random"}, "no arrivals `random`"),
+    ({"rate": 1, "arrivals": {"process": "bursts", "on": 1}}, "on"),
+    ({"rate": 1, "arrivals": {"process": "steps", "steps": 1}}, "must be 2 to 50"),
+    ({"rate": 1, "timeout_s": "soon"}, "takes a time with a unit"),
+    ({"rate": 1, "duration_s": "long"}, "`duration_s` takes whole seconds"),
+    ({"rate": 1, "find_max": "maybe"}, "`find_max` takes True or False"),
+    ({"rate": 1, "trace": 5}, "`trace` takes a path"),
+    ({"rate": 1, "turns": 0}, "`turns`"),
+    ({"rate": 1, "config": [5]}, "`config` takes a configuration"),
+    ({"rate": 1, "config": ["preset:default"] * 5}, "takes 1 to 4 configurations; got 5"),
+    ({"rate": 1, "effort": "quick"}, "`effort` does not concern a load test"),
+    ({"rate": 1, "config": ["preset:default", {"workload": {"batch_size": 4}}]}, "different batch sizes"),
+    ({"rate": 1, "thread_count": 4}, "no setting `thread_count`"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG, ids=[str(one) for one, _ in WRONG])
+def test_wrong_arguments_are_refused_by_their_name(
+    session: Session, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        load(DIGITS, session=session, **options)
+    assert session.store.trials() == []
+
+
+def test_a_result_has_a_verdict_a_frame_and_an_id(session: Session, faked: Faked) -> None:
+    result = load(DIGITS, rate=[100, 200], limits="p99<=20ms", rows={1: 3, 2: 1}, session=session)
+    assert (result.kind, result.verdict) == ("load", faked.result["words"])
+    assert repr(result) == f"<load {result.id}: {faked.result['words']}>"
+    frame = result.to_frame()
+    assert frame["rate_per_s"].tolist() == [200.0, 200.0]
+    assert frame["p99_ms"].dtype == float
+    assert load_result(result.id, session=session).to_dict() == result.to_dict()
+    assert faked.asked is not None
+    assert faked.asked.rows == {1: 0.75, 2: 0.25}
+    assert session.last is not None
+    assert session.last.id == result.id
+
+
+def test_a_failed_test_raises_and_keeps_what_was_measured(session: Session, faked: Faked) -> None:
+    faked.ending = {"state": "FAIL", "error": WorkerError("The worker died.", hint="Try again.")}
+    with pytest.raises(WorkerError, match="The worker died"):
+        load(DIGITS, rate=100, session=session)
+    assert session.last is not None
+    assert session.last.verdict == faked.result["words"]
+
+
+def test_a_session_that_does_not_admit_a_model_says_so_first(tmp_path: Path) -> None:
+    def admit(spec: TrialSpec) -> None:
+        raise SpecError("Not this one.", hint="Ask.")
+
+    with Session(tmp_path / "ortune.db", admit=admit) as session:
+        configuration = Configuration(spec=builders.spec(model={"path": "/etc/passwd"}), label="a")
+        with pytest.raises(SpecError, match="Not this one"):
+            load_job(session, [configuration], LoadSpec(rates=(1.0,)))
+
+
+def test_loadgen_runs_one_scenario_by_default(session: Session) -> None:
+    pytest.importorskip("mlperf_loadgen")
+    result = loadgen(DIGITS, duration_s=0.2, session=session)
+    assert [one["scenario"] for one in result.record["tests"]] == ["SingleStream"]
+    assert result.verdict == result.record["words"]
+    assert result.to_frame()["p50_ms"][0] > 0

@@ -78,7 +78,7 @@ def _facts(trial: Trial, result: LoadResult) -> Iterator[Fact]:
     yield Fact("load test", f"{trial.model_name}, trial {trial.id}")
     if asked is not None:
         yield Fact("traffic", load_text.traffic_words(asked))
-        yield Fact("requests", load_text.requests_words(asked))
+        yield Fact("requests", load_text.requests_words(asked, trial.facts.get("batch_size") or 1))
         if asked.limits:
             yield Fact("limits", ", ".join(one.words for one in asked.limits))
     yield from _configurations(trial, result)
@@ -125,11 +125,9 @@ def harness_facts(result: LoadResult) -> Iterator[Fact]:
     worst = max(known, key=lambda one: one["harness"]["share_of_p50"] if one["harness"] else 0.0)
     at = f" (at {load_text.rate_text(worst['rate_per_s'])})" if len(known) > 1 else ""
     yield Fact("harness", f"{load_text.harness_text(worst['harness'])}{at}")
-    spoiled = [one for one in known if load_text.is_rejected(one)]
-    for one in spoiled:
-        why = one["harness"]["reason"] if one["harness"] is not None else ""
-        told = f"{load_text.NOT_A_MEASUREMENT} at {load_text.rate_text(one['rate_per_s'])}: {why}"
-        yield Fact("", f"{told[:1].upper()}{told[1:]}", "orange")
+    for one in known:
+        if load_text.is_rejected(one) and (told := load_text.point_words(one)) != load_text.answer(result):
+            yield Fact("", told, "orange")
 
 
 def _resources(result: LoadResult) -> Iterator[Fact]:
@@ -151,8 +149,8 @@ def _machine(result: LoadResult) -> Iterator[Fact]:
 def _notes(trial: Trial, result: LoadResult) -> list[str]:
     known = {*result["notes"]}
     own = [*(trial.facts.get("notes") or []), *(text for run in result["runs"] for text in run["notes"])]
-    early = [run["reason"] for run in result["runs"] if run["outcome"] != "complete" and run["reason"]]
-    return [load_text.MEANING, *dict.fromkeys(one for one in [*early, *own] if one not in known)]
+    early = [run["reason"] for run in result["runs"] if run["outcome"] in ("saturated", "failed")]
+    return [load_text.MEANING, *dict.fromkeys(one for one in [*early, *own] if one and one not in known)]
 
 
 def _ended(trial: Trial) -> Iterator[Note]:
