@@ -258,7 +258,7 @@ def _advanced(record: ModelRecord, asked: Asked) -> None:
             "Samples per request",
             key=ROWS,
             persist_state="session",
-            placeholder="1",
+            placeholder="batch of the configuration",
             help="`4`, `1-8` (equally likely) or `1:0.7,8:0.3` (with weights).",
         )
         for dim in fields.other_dims(record.info):

@@ -40,8 +40,8 @@ def suggested(result: LoadResult) -> LoadTarget | str:
     asked, limit = load_text.question_of(result), load_charts.latency_limit(result)
     if asked is None or limit is None:
         return "A target needs a latency limit."
-    if asked.arrivals.process != "poisson" or set(asked.row_sizes) != {1} or asked.dims:
-        return "A target is for Poisson arrivals of one sample each."
+    if asked.arrivals.process != "poisson" or asked.rows or asked.dims:
+        return "A target is for Poisson arrivals with the inputs of the configuration."
     rate = _rate(result)
     return "No rate was measured." if rate is None else _target(rate, limit)
 
