@@ -18,6 +18,7 @@ from core.evidence.load.load_types import (
     Arrivals,
     Batching,
     BatchingTrial,
+    Kind,
     LoadContrast,
     Point,
     RawRun,
@@ -85,7 +86,7 @@ def gain(times: Sequence[ServiceTime]) -> tuple[float, int]:
 def shortlist(
     times: Sequence[ServiceTime],
     arrivals: Arrivals,
-    rows: Sequence[int],
+    kinds: Sequence[Kind],
     *,
     streams: int,
     limit_s: float,
@@ -96,21 +97,21 @@ def shortlist(
     Args:
         times: from `service_times`.
         arrivals: of the traffic; the first requests are simulated.
-        rows: samples of each kind of request.
+        kinds: of request.
         streams: of the configuration.
         limit_s: the latency limit.
         p: its percentile.
     """
     few = min(len(arrivals.at_ns), SIMULATED_REQUESTS)
     part = Arrivals(at_ns=arrivals.at_ns[:few], kind=arrivals.kind[:few])
-    kinds = sorted({rows[kind] for kind in part.kind})
     largest = max(one["samples"] for one in times)
-    sizes = [one["samples"] for one in times if max(kinds, default=1) < one["samples"] <= largest]
+    one_request = max(one.rows for one in kinds)
+    sizes = [one["samples"] for one in times if one_request < one["samples"] <= largest]
     delays = sorted({*DELAYS_S, *(round(share * limit_s, 6) for share in DELAY_SHARES)})
     found = []
     for size, delay in itertools.product(sizes, (one for one in delays if one < limit_s)):
         spec = BatchingSpec(max_batch_size=size, max_queue_delay_microseconds=round(delay * 1e6))
-        found.append(_simulated(spec, times, part, rows, streams=streams, p=p))
+        found.append(_simulated(spec, times, part, kinds, streams=streams, p=p))
     found.sort(key=lambda one: (one["simulated_limit_s"] > limit_s, one["simulated_limit_s"]))
     return found
 
@@ -119,7 +120,7 @@ def _simulated(
     spec: BatchingSpec,
     times: Sequence[ServiceTime],
     arrivals: Arrivals,
-    rows: Sequence[int],
+    kinds: Sequence[Kind],
     *,
     streams: int,
     p: float,
@@ -129,13 +130,14 @@ def _simulated(
     def service_s(samples: int) -> float:
         return interpolated(times, samples) * spread.lognormvariate(0.0, 0.1)
 
-    raw = simulate(arrivals, rows, service_s, streams=streams, batching=spec)
+    seconds = (arrivals.at_ns[-1] if arrivals.at_ns else 0) / 1e9
+    raw = simulate(arrivals, kinds, service_s, streams=streams, batching=spec, duration_s=seconds)
     latencies = [(end - at) / 1e9 for at, end in zip(raw.arrivals.at_ns, raw.end_ns, strict=True) if end] or [
         math.inf
     ]
     calls: dict[int, int] = {}
     for batch, kind in zip(raw.batch, raw.arrivals.kind, strict=True):
-        calls[batch] = calls.get(batch, 0) + rows[kind]
+        calls[batch] = calls.get(batch, 0) + kinds[kind].rows
     return {
         "max_batch_size": spec.max_batch_size,
         "max_queue_delay_microseconds": spec.max_queue_delay_microseconds,
@@ -166,10 +168,10 @@ def cannot_help(times: Sequence[ServiceTime]) -> Batching:
     """Return the answer where samples/s hardly grow with the batch."""
     factor, size = gain(times)
     alone, best = times[0], next(one for one in times if one["samples"] == size)
-    one_by_one, joined = (significant(1 / one["per_sample_s"], 3) for one in (alone, best))
+    one_by_one, together = (significant(1 / one["per_sample_s"], 3) for one in (alone, best))
     words = (
-        f"Batching cannot help: samples per second grow by {max(0.0, 100 * (factor - 1)):.0f} % at most, from "
-        f"{one_by_one}/s alone to {joined}/s in batches of {size}."
+        f"Batching cannot help: samples per second grow by {max(0.0, 100 * (factor - 1)):.0f} % at most, "
+        f"from {one_by_one}/s alone to {together}/s in batches of {size}."
     )
     return {"service_times": list(times), "helps": False, "words": words, "trials": [], "best": None}
 

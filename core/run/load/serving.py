@@ -101,8 +101,7 @@ def serve(
     on_step: Callable[[str, str], None] = lambda stage, label: None,
     seed: int | None = None,
 ) -> tuple[list[RawRun], list[list[str]]]:
-    """Start a fresh process for each configuration, let all serve at the same time, and return their runs
-    with the providers that each used.
+    """Start a fresh process for each configuration, and let all serve at the same time.
 
     A worker that crashes, hangs or saturates ends its run only; its outcome says so.
 
@@ -112,6 +111,9 @@ def serve(
         on_course: called a few times a second with the runs so far and the seconds since their begin.
         on_step: called with "load", "warm-up" or "traffic" and the label of the configuration.
         seed: of the memory layouts; None: a random one.
+
+    Returns:
+        The runs, and the providers that each used.
 
     Raises:
         Cancelled: before the first request.
