@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, load_figures, queues
+from benchmarks import load, load_figures, load_peer_figures, queues
 from benchmarks.experiment import Machine
 from benchmarks.journal import Clock, Journal
 from core.evidence.load.load_types import Arrivals, Kind, RawRun
@@ -274,7 +274,31 @@ def test_a_contradiction_of_two_answers_misses_the_target() -> None:
 def test_without_a_record_every_question_says_that_it_is_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_figures, "RECORD", tmp_path / "none.jsonl")
-    found = load_figures.every_row()
+    for module in (load_figures, load_peer_figures):
+        monkeypatch.setattr(module, "RECORD", tmp_path / "none.jsonl")
+    found = load_figures.every_row() + load_peer_figures.every_row()
     assert {row.met for row in found} == {load_figures.NOT_MEASURED}
-    assert len({row.question for row in found}) == len(found) >= 4
+    assert len({row.question for row in found}) == len(found) >= 6
+
+
+def peer(generator: str, p99_s: float, truth_s: float = 0.1) -> dict[str, Any]:
+    row = {"kind": "latency", "condition": "60 % of capacity", "generator": generator, "n": 400, "steal": 0.0}
+    row |= {"rate": 99.0, "asked_rate": 100.0, "at": 1_790_000_000, "unhindered_p99": [0.08, 0.1, 0.14]}
+    both = {"p50": truth_s / 10, "p99": truth_s}
+    return {**row, "reported": {"p50": truth_s / 10, "p99": p99_s}, "truth": both, "ideal": both}
+
+
+def test_a_generator_that_hides_the_queue_and_one_that_is_missing_are_named() -> None:
+    rows = [peer("ORTune", 0.1), peer("a closed loop", 0.05), {**peer("another", 0.1), "missing": True}]
+    found = list(load_peer_figures.rows_of(HEAD, rows))
+    p99 = {row.condition: row for row in found if row.measure == "error of the reported p99"}
+    assert [row.estimate for row in p99.values()] == ["0.0", "−50.0"]
+    assert [row.met for row in p99.values()] == ["yes", ""]
+    assert "below the range" in p99["60 % of capacity; a closed loop"].note
+    assert [row.met for row in found if "another" in row.condition] == [load_figures.NOT_MEASURED]
+
+
+def test_ortune_misses_its_target_where_another_generator_is_closer_to_the_truth() -> None:
+    found = load_peer_figures.rows_of(HEAD, [peer("ORTune", 0.102), peer("LoadGen, Server", 0.1)])
+    [own] = [row for row in found if row.target and row.measure.endswith("p99")]
+    assert (own.met, own.note) == ("no", "Smaller: LoadGen, Server.")
