@@ -223,6 +223,13 @@ def test_a_record_whose_arrivals_are_not_those_of_its_seed_is_refused() -> None:
         load_figures.arrivals_of({**row, "n": row["n"] - 1})
 
 
+def test_the_worst_second_shows_slow_requests_that_came_together() -> None:
+    row = long_run()
+    at_s = load_figures.arrivals_of(row)
+    late = [index for index, at in enumerate(at_s) if 5 <= at < 6][:30]
+    assert load_figures.in_worst_second({**row, "slow": [*range(10), *late]}) == 0.75
+
+
 def test_figures_say_whether_the_target_is_met_and_what_failed() -> None:
     runs = [
         {**QUIET, "kind": "harness", "subject": "m", "rate": 200.0, "n": 600, **times}
