@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
+from core.evidence.load.arrivals import kinds_of, schedule
 from core.evidence.load.load_types import (
     Batching,
     Harness,
@@ -13,10 +15,13 @@ from core.evidence.load.load_types import (
     LoadVerdict,
     Percentile,
     Point,
+    RawRun,
+    RunOutcome,
     RunResult,
     Second,
 )
-from core.spec.load import LoadSpec, parse_load_limit
+from core.evidence.load.queueing import simulate
+from core.spec.load import BatchingSpec, LoadSpec, parse_load_limit
 
 SERVICE_S = 0.002  # mean service time of the sample: capacity 500 requests/s
 PERCENTILES = (0.5, 0.9, 0.95, 0.99)
@@ -73,6 +78,53 @@ def _course(rate: float, *, seconds: int, grows: float = 0.0) -> list[Second]:
     ]
 
 
+def simulated_run(
+    rate: float = 200.0,
+    *,
+    seconds: float = 20.0,
+    service_s: float = SERVICE_S,
+    service: str = "exponential",
+    load: LoadSpec | None = None,
+    batching: BatchingSpec | None = None,
+    seed: int = 1,
+    late_s: float = 0.0,
+    **changes: Any,
+) -> RawRun:
+    """A run of a simulated server: Poisson arrivals, `exponential` or `constant` service; all are served.
+
+    `late_s`: the harness starts every call so much later. `changes` are fields of the run.
+    """
+    load = load or LoadSpec(rates=(rate,), seed=seed)
+    kinds, weights = kinds_of(load)
+    rng = random.Random(seed)
+    raw = simulate(
+        schedule(load.arrivals, rate=rate, seconds=seconds, weights=weights, seed=seed),
+        kinds,
+        lambda samples: service_s * (rng.expovariate(1) if service == "exponential" else 1.0),
+        batching=batching,
+        warmup_s=load.warmup_s,
+        duration_s=seconds,
+        timeout_s=load.timeout_s,
+        late_s=None if not late_s else lambda: late_s,
+        streams=changes.pop("streams", 1),
+    )
+    raw.rate = rate
+    for name, value in changes.items():
+        setattr(raw, name, value)
+    return raw
+
+
+def ended_early(raw: RawRun, at_s: float, outcome: RunOutcome, reason: str = "It ended early.") -> RawRun:
+    """The same run, ended after `at_s`: what was not complete by then never was."""
+    for i, (start, end) in enumerate(zip(raw.start_ns, raw.end_ns, strict=True)):
+        if end > at_s * 1e9:
+            raw.end_ns[i] = 0
+        if start > at_s * 1e9:
+            raw.start_ns[i] = 0
+    raw.outcome, raw.reason = outcome, reason
+    return raw
+
+
 def sample_run(rate: float, *, limit_s: float = 0.02, turn: int = 0, **changes: Any) -> RunResult:
     """One run of 30 counted seconds at `rate`; 500 requests/s saturate it."""
     requests = round(30 * rate)
@@ -80,6 +132,7 @@ def sample_run(rate: float, *, limit_s: float = 0.02, turn: int = 0, **changes: 
     judged = [] if saturated else [_limit(rate, limit_s, requests)]
     run: RunResult = {
         "configuration": 0,
+        "beside": [],
         "rate_per_s": rate,
         "turn": turn,
         "outcome": "saturated" if saturated else "complete",
@@ -172,7 +225,9 @@ def sample_load_result(question: str = "limit") -> LoadResult:
     both = question in ("traffic", "together")
     if question == "limit":
         runs = [sample_run(300), sample_run(200), sample_run(250), sample_run(500)]
-        runs.append(sample_run(150, harness=_harness(0.0004, 0.0018)))
+        undecided = {**_limit(150, 0.02, 4500), "verdict": "UNDECIDED"}
+        rejected = _harness(0.0004, 0.0018)
+        runs.append(sample_run(150, harness=rejected, limits=[undecided], verdict="UNDECIDED"))
     elif question == "traffic":
         runs = [sample_run(rate, turn=turn) for rate in (100, 200) for turn in (0, 1)]
         runs += [sample_run(rate, turn=turn, configuration=1) for rate in (100, 200) for turn in (0, 1)]

@@ -1,15 +1,20 @@
 """Percentiles of the latency with intervals, and limits judged with bounds, from correlated requests.
 
-Requests that arrive close together share a queue and a disturbance, so a run of 10,000 requests says less
-than 10,000 independent ones. The requests of a run are therefore grouped into equal parts of its time; the
-spread of the share of bad requests between the parts gives the number of independent requests that would say
-as much (the design effect).
+Requests that arrive close together share a queue and a disturbance, so 10,000 requests say less than 10,000
+independent ones. The requests of a run are grouped into equal parts of its time. The spread between the parts
+gives the effective number of requests: independent ones that would say as much.
+
+The slow requests of a short run come in a few groups, and where there is none, there is no spread to see. So
+the spread is also taken at lower percentiles of the run itself (for a limit on p99: p99, p98 and p95), in 40
+and in 20 parts, and the smallest effective number counts. `benchmarks/load_bounds.py` shows the share of
+false passes with and without this on simulated queues.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,8 +24,10 @@ from core.spec.load import LoadLimit
 
 LOAD_PERCENTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 PARTS = 40  # equal parts of the counted time of a run
-LEAST_CLUSTERS = 5  # non-empty parts, for any interval
-_NORMAL = 1.959964
+LEAST_CLUSTERS = 5  # parts with requests, or runs, that show a spread
+TAILS = (1.0, 2.0, 5.0)  # multiples of the allowed share at which the spread is taken
+LARGEST_TAIL = 0.5
+MOST_NEEDED = 10**9  # requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,43 +35,115 @@ class Counted:
     """The counted requests of one run, in order of arrival."""
 
     at_s: Sequence[float]  # from the start of the run
-    latency_s: Sequence[float]  # inf: timed out, or not served when the run ended
+    value_s: Sequence[float]  # such as the latency; inf: timed out, or not served when the run ended
     from_s: float  # counted time: arrivals from here …
     until_s: float  # … to here
 
 
-def parts(run: Counted, count: int = PARTS) -> list[int]:
-    """Return the number of requests in each of `count` equal parts of the counted time."""
-    found = [0] * count
-    scale = count / (run.until_s - run.from_s) if run.until_s > run.from_s else 0.0
-    for at in run.at_s:
-        found[min(count - 1, int((at - run.from_s) * scale))] += 1
+class Clusters:
+    """The values of all runs of a configuration at a rate, in equal parts of the time of each run."""
+
+    def __init__(self, runs: Sequence[Counted]) -> None:
+        self._runs = [_sorted_parts(run) for run in runs if run.value_s]
+        self.parts = [part for run in self._runs for part in run]  # each ascending
+        self.ordered = sorted(itertools.chain.from_iterable(self.parts))
+
+    def above(self, value: float) -> int:
+        """Return how many values are above `value`; for inf, how many are infinite."""
+        return _above(self.ordered, value)
+
+    def effective(self, thresholds: Sequence[float], tail: float) -> float:
+        """Return the effective number of requests: the smallest over the thresholds and the groups.
+
+        Groups are 40 and 20 parts of each run, and the runs themselves where there are five or more.
+
+        Args:
+            thresholds: values, in seconds.
+            tail: 0.05 for bounds of 95 % each; it widens the spread of few groups.
+        """
+        n = len(self.ordered)
+        factor = 1.0
+        for threshold in thresholds:
+            counts = [[(_above(part, threshold), len(part)) for part in run] for run in self._runs]
+            pairs = [_summed(run[i : i + 2]) for run in counts for i in range(0, PARTS, 2)]
+            for groups in ([*itertools.chain.from_iterable(counts)], pairs):
+                factor = max(factor, max(1.0, _design_effect(groups)) * _widening(len(groups), tail))
+            runs = [_summed(run) for run in counts]  # few: only a spread that they show counts
+            factor = max(factor, _design_effect(runs) * _widening(len(runs), tail))
+        return n / factor
+
+
+def _sorted_parts(run: Counted) -> list[list[float]]:
+    found: list[list[float]] = [[] for _ in range(PARTS)]
+    scale = PARTS / (run.until_s - run.from_s) if run.until_s > run.from_s else 0.0
+    for at, value in zip(run.at_s, run.value_s, strict=True):
+        found[min(PARTS - 1, int((at - run.from_s) * scale))].append(value)
+    for part in found:
+        part.sort()
     return found
+
+
+def _above(ordered: Sequence[float], value: float) -> int:
+    position = bisect_left(ordered, value) if value == math.inf else bisect_right(ordered, value)
+    return len(ordered) - position
+
+
+def _summed(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(bad for bad, _ in counts), sum(size for _, size in counts)
+
+
+def _design_effect(groups: Sequence[tuple[int, int]]) -> float:
+    """Return the variance of the share of values above a threshold, over that of independent values.
+
+    1 where there is no spread to see.
+
+    Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6.
+    """
+    kept = [one for one in groups if one[1]]
+    (bad, n), count = _summed(kept), len(kept)
+    if not 0 < bad < n or count < LEAST_CLUSTERS:
+        return 1.0
+    share = bad / n
+    spread = math.fsum((mine - share * size) ** 2 for mine, size in kept) * count / (count - 1)
+    return spread / (n * share * (1 - share))
+
+
+def _widening(groups: int, tail: float) -> float:
+    """Return the factor of the variance for a spread known from few groups; 1 where too few show none.
+
+    Source: Korn and Graubard (1998), Survey Methodology 24: Student's t in place of the normal quantile.
+    """
+    if groups < LEAST_CLUSTERS:
+        return 1.0
+    return (t_quantile(1 - tail, groups - 1) / t_quantile(1 - tail, 1e6)) ** 2
+
+
+def _thresholds(ordered: Sequence[float], share: float) -> list[float]:
+    """Return the values above which 1, 2 and 5 times `share` of all values lie, each at most half."""
+    n = len(ordered)
+    return [
+        ordered[max(0, math.ceil((1 - min(LARGEST_TAIL, factor * share)) * n - 1e-9) - 1)] for factor in TAILS
+    ]
 
 
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-def judge(limit: LoadLimit, runs: Sequence[Counted]) -> LimitResult:
+def judge(limit: LoadLimit, latencies: Clusters) -> LimitResult:
     """Judge a limit with one-sided 95 % bounds of the share of requests that broke it.
 
     Args:
-        limit: on the latency, or on timeouts, for which a request that was not served counts too.
-        runs: all runs of one configuration at one rate; at least one counted request.
+        limit: on the latency, or on timeouts; a request that was not served counts under both.
+        latencies: of all runs of one configuration at one rate; at least one request.
 
-    Source: the effective sample size of Korn and Graubard (1998), Confidence intervals for proportions with
-    small expected number of positive counts, Survey Methodology 24, with the bounds of Clopper and Pearson.
+    Source: bounds of Clopper and Pearson (1934) with the effective sample size of Korn and Graubard (1998),
+    Confidence intervals for proportions with small expected number of positive counts.
     """
-    at_most = math.inf if limit.at_most_s is None else limit.at_most_s
-    bad, sizes = _clusters(runs, at_most, timeouts=limit.at_most_s is None)
-    n, broken = sum(sizes), sum(bad)
-    share = broken / n
-    effective = effective_requests(bad, sizes)
-    low, high = _bounds(share, effective)
+    low, high = _bounds(*_share_and_effective(limit, latencies))
     verdict: LoadVerdict = "PASS" if high <= limit.share else "FAIL" if low > limit.share else "UNDECIDED"
     return {
         "limit": limit.text,
-        "share": share,
+        "share": latencies.above(_value_of(limit)) / len(latencies.ordered),
         "low": low,
         "high": high,
         "allowed": limit.share,
@@ -72,30 +151,31 @@ def judge(limit: LoadLimit, runs: Sequence[Counted]) -> LimitResult:
     }
 
 
-def _clusters(runs: Sequence[Counted], at_most: float, *, timeouts: bool) -> tuple[list[int], list[int]]:
-    bad: list[int] = []
-    sizes: list[int] = []
-    for run in runs:
-        start = 0
-        for size in parts(run):
-            mine = run.latency_s[start : start + size]
-            bad.append(sum(1 for one in mine if (one == math.inf if timeouts else one > at_most)))
-            sizes.append(size)
-            start += size
-    kept = [(b, size) for b, size in zip(bad, sizes, strict=True) if size]
-    return [b for b, _ in kept], [size for _, size in kept]
+def requests_needed(limit: LoadLimit, latencies: Clusters) -> int | None:
+    """Return how many requests would let this limit pass if all else stays the same; None: it would not.
+
+    The correlation and the share of bad requests are taken from these requests, so the number is a forecast.
+    """
+    share, effective = _share_and_effective(limit, latencies)
+    each = len(latencies.ordered) / effective
+    if share >= limit.share:
+        return None
+    low, high = 1.0, float(MOST_NEEDED)
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _bounds(share, middle)[1] <= limit.share else (middle, high)
+    return None if high * each > MOST_NEEDED else math.ceil(high * each)
 
 
-def effective_requests(bad: Sequence[int], sizes: Sequence[int]) -> float:
-    """Return the number of independent requests that say as much about the share of bad ones."""
-    n, count = sum(sizes), len(sizes)
-    share = sum(bad) / n
-    if not 0 < share < 1 or count < LEAST_CLUSTERS:
-        return float(n)
-    spread = math.fsum((b - share * size) ** 2 for b, size in zip(bad, sizes, strict=True))
-    variance = max(share * (1 - share) / n, spread / n**2 * count / (count - 1))
-    widen = (t_quantile(CONFIDENCE, count - 1) / 1.644854) ** 2
-    return share * (1 - share) / variance / widen
+def _value_of(limit: LoadLimit) -> float:
+    return math.inf if limit.at_most_s is None else limit.at_most_s
+
+
+def _share_and_effective(limit: LoadLimit, latencies: Clusters) -> tuple[float, float]:
+    value = _value_of(limit)
+    thresholds = [value, *_thresholds(latencies.ordered, limit.share)]
+    effective = latencies.effective(thresholds, 1 - CONFIDENCE)
+    return latencies.above(value) / len(latencies.ordered), effective
 
 
 def _bounds(share: float, effective: float) -> tuple[float, float]:
@@ -110,48 +190,43 @@ def _bounds(share: float, effective: float) -> tuple[float, float]:
 
 
 def percentiles(
-    clusters: Sequence[Sequence[float]], shares: Sequence[float] = LOAD_PERCENTILES
+    values: Clusters, shares: Sequence[float] = LOAD_PERCENTILES
 ) -> tuple[list[Percentile], list[float]]:
     """Return the percentiles that the values support, with 95 % intervals, and those that are not finite.
 
-    The numbers are those of `statistics.percentile_estimate`, in one pass over many requests.
+    As `statistics.percentile_estimate`, with the effective number of requests of this module. A percentile
+    needs `runs_needed` requests and, above p50, `rounds_needed` parts. Its upper bound is None where the
+    effective number is below `runs_needed`.
 
     Args:
-        clusters: values of each part of the time, in seconds; inf: timed out or not served.
+        values: in seconds.
         shares: 0.99 for p99.
     """
-    parts_sorted = [sorted(one) for one in clusters if one]
-    ordered = sorted(value for one in parts_sorted for value in one)
     found: list[Percentile] = []
     infinite: list[float] = []
+    n, filled = len(values.ordered), sum(map(bool, values.parts))
     for p in shares:
-        n = len(ordered)
-        if n < runs_needed(p) or (p > 0.5 and len(parts_sorted) < rounds_needed(p)):
+        if n < runs_needed(p) or (p > LARGEST_TAIL and filled < rounds_needed(p)):
             continue
-        value = ordered[max(0, math.ceil(p * n) - 1)]
+        value = values.ordered[max(0, math.ceil(p * n) - 1)]
         if value == math.inf:
             infinite.append(p)
             continue
-        low, high = _interval(parts_sorted, ordered, p, value)
+        low, high = _interval(values, p, value)
         found.append({"p": p, "value_s": value, "low_s": low, "high_s": high})
     return found, infinite
 
 
-def _interval(
-    clusters: Sequence[Sequence[float]], ordered: Sequence[float], p: float, value: float
-) -> tuple[float | None, float | None]:
-    n, count = len(ordered), len(clusters)
-    if count < LEAST_CLUSTERS:
+def _interval(values: Clusters, p: float, value: float) -> tuple[float | None, float | None]:
+    ordered, n, tail = values.ordered, len(values.ordered), (1 - CONFIDENCE) / 2
+    if sum(map(bool, values.parts)) < LEAST_CLUSTERS:
         return None, None
-    below = bisect_right(ordered, value) / n
-    offsets = math.fsum((bisect_right(one, value) - below * len(one)) ** 2 for one in clusters)
-    variance = max(p * (1 - p) / n, offsets / n**2 * count / (count - 1))
-    tail = (1 - CONFIDENCE) / 2
-    effective = p * (1 - p) / variance / (t_quantile(1 - tail, count - 1) / _NORMAL) ** 2
+    effective = values.effective(_thresholds(ordered, 1 - p), tail)
     low_share = beta_quantile(tail, effective * p, effective * (1 - p) + 1)
     high_share = beta_quantile(1 - tail, effective * p + 1, effective * (1 - p))
-    thin = p > 0.5 and effective < runs_needed(p)
-    beyond = thin or high_share * n > n - 0.5
+    thin = p > LARGEST_TAIL and effective < runs_needed(p)
     low = min(value, ordered[max(0, math.ceil(low_share * n) - 1)])
-    high = None if beyond else max(value, ordered[min(n, math.ceil(high_share * n)) - 1])
+    if thin or high_share * n > n - 0.5:
+        return low, None
+    high = max(value, ordered[min(n, math.ceil(high_share * n)) - 1])
     return low, None if high == math.inf else high

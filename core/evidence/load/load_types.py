@@ -62,6 +62,7 @@ class RawRun:
     duration_s: float  # scheduled seconds, with the warm-up
     dropped_ns: int  # a request that waited longer was dropped; 0: none are
     counters: list[wire.Counters] = field(default_factory=list)  # of consecutive parts of the run
+    cpus: int = 0  # that `busy_s` and `steal_s` of the counters cover; 0: not known
     memory_bytes: int | None = None  # private pages of all its processes, at the end
     other_processes: OtherProcesses | None = None
     started_at: float = 0.0  # seconds since the epoch

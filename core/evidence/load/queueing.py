@@ -171,7 +171,7 @@ def simulate(  # noqa: PLR0913
     streams: int = 1,
     batching: BatchingSpec | None = None,
     warmup_s: float = 0.0,
-    duration_s: float,
+    duration_s: float | None = None,
     timeout_s: float | None = None,
     late_s: Callable[[], float] | None = None,
 ) -> RawRun:
@@ -184,7 +184,7 @@ def simulate(  # noqa: PLR0913
         streams: calls that run at the same time.
         batching: joins waiting requests; None: each request runs alone.
         warmup_s: not counted, as in `RawRun`.
-        duration_s: scheduled length of the run, as in `RawRun`.
+        duration_s: scheduled length of the run, as in `RawRun`; None: until the last arrival.
         timeout_s: a request that waits longer is dropped; None: all are served.
         late_s: delay that the harness adds before each call; None: none.
     """
@@ -203,7 +203,7 @@ def simulate(  # noqa: PLR0913
         reason="",
         streams=streams,
         warmup_s=warmup_s,
-        duration_s=duration_s,
+        duration_s=(at_ns[-1] / _NS if n else 0.0) if duration_s is None else duration_s,
         dropped_ns=0 if timeout_s is None else round(timeout_s * _NS),
     )
     free = [(0, stream) for stream in range(streams)]
