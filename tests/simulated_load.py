@@ -135,7 +135,6 @@ def sample_run(rate: float, *, limit_s: float = 0.02, turn: int = 0, **changes: 
         "configuration": 0,
         "beside": [],
         "rate_per_s": rate,
-        "beside": [],
         "turn": turn,
         "outcome": "saturated" if saturated else "complete",
         "reason": "Saturated after 6.2 s: requests arrive faster than they are served." if saturated else "",
