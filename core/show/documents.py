@@ -239,7 +239,7 @@ def scorecard(row: ScorecardRow, errors: Sequence[ErrorRecord] = ()) -> dict[str
         "model": {"name": subject.record.name, "sha256": subject.record.sha256},
         "spec": subject.spec.to_dict(),
         "targets": [one.to_dict() for one in row.judged],
-        "trials": sorted({one["trial"] for found in row.evidence.results.values() for one in found[:1]}),
+        "trials": row.trials,
         "breach": row.breach or None,
         "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,

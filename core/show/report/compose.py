@@ -182,10 +182,10 @@ def _comparison(about: AboutComparison, store: Store, price: Price | None) -> di
         else icon_and_color(first)[1],
         "support": comparison_text.facts(comparison) if comparison.result else [],
         "rejected": rejected,
-        "result": [_section("Result", sheet, without=said)],
+        "result": [_section("Result", sheet, without=[said])],
         "cost": _cost(_named(trials, labels), price),
         "method": [*_method(comparison), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
+        "caveats": [*_notes(sheet, without=[said]), *_caveats(trials, comparison)],
         "files": _files(trials, store, labels),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -196,6 +196,7 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
     answer: Any = answer_of(record)
     sheet = searches.search_sheet(record)
     said = searches.search_verdict(record)
+    first = [said] if answer is None else searches.first_sentences(answer)
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
@@ -211,10 +212,10 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
         "color": searches.COLORS[answer["outcome"]] if answer else "gray",
         "support": [found.label] if answer and (found := quality_of_search(answer)) else [],
         "rejected": said if is_turned_down else "",
-        "result": [_section("Answer", sheet, without=said), *_evaluations_section(about)],
+        "result": [_section("Answer", sheet, without=first), *_evaluations_section(about)],
         "cost": _cost(_named(trials, names), price),
         "method": [*_method(comparison), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
+        "caveats": [*_notes(sheet, without=first), *_caveats(trials, comparison)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -260,6 +261,9 @@ def _sweep(about: AboutSweep, store: Store, price: Price | None) -> dict[str, An
     }
 
 
+_UNDER_LOAD = "Under load: the upper 95 % bound of the share of slower requests is within that of the limit"
+
+
 def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
     found = [scorecards.scorecard(row) for row in about.rows]
     states = [row.state for row in about.rows]
@@ -278,7 +282,10 @@ def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
         "measured_at": max((one.finished_at or one.created_at for one in about.trials), default=None),
         "verdict": scorecards.headline(about.rows),
         "color": color,
-        "support": ["Met: the whole 95 % interval is within the limit"],
+        "support": [
+            "Met: the whole 95 % interval is within the limit",
+            *[_UNDER_LOAD] * any(one.target.load is not None for row in about.rows for one in row.judged),
+        ],
         "rejected": "",
         "result": [
             Section(title=one.headline, parts=[part for part in one.parts if not isinstance(part, Note)])
@@ -362,9 +369,9 @@ def _short(trial: Trial) -> str:
     return f"this trial ({changes_text(trial) or 'default'})"
 
 
-def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
-    """Return a sheet without its notes, which are listed as caveats, and without the text of the top."""
-    kept = [part for part in sheet.parts if not _is_note(part) and getattr(part, "text", None) != without]
+def _section(title: str, sheet: Sheet, *, without: Sequence[str] = ()) -> Section:
+    """Return a sheet without its notes, which are listed as caveats, and without the texts of the top."""
+    kept = [part for part in sheet.parts if not _is_note(part) and getattr(part, "text", None) not in without]
     return Section(title=title, parts=kept)
 
 
@@ -374,9 +381,9 @@ def _is_note(part: Part) -> bool:
     return isinstance(part, Line) and part.text.startswith("Export: ")
 
 
-def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
+def _notes(sheet: Sheet, *, without: Sequence[str] = ()) -> list[str]:
     texts = [part.text for part in sheet.parts if isinstance(part, Note) and _is_note(part)]
-    return [text.removeprefix("note: ") for text in texts if text != without]
+    return [text.removeprefix("note: ") for text in texts if text not in without]
 
 
 def _caveats(trials: Iterable[Trial], comparison: Comparison | None) -> list[str]:

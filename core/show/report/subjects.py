@@ -285,7 +285,9 @@ def of_card(store: Store, card: Sequence[ScorecardRow], name: str) -> AboutScore
     """Return a scorecard with the newest trials that decide its targets."""
     comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)
-    return AboutScorecard(name=name, rows=card, trials=_with_samples(store, list(ids)))
+    loads = {trial for row in card for trial in row.trials} - set(ids)
+    tested = [one for one in store.trials(kind="load", limit=LISTED) if one.id in loads] if loads else []
+    return AboutScorecard(name=name, rows=card, trials=[*_with_samples(store, list(ids)), *tested])
 
 
 def _why(store: Store, baseline: str, candidate: str) -> AboutDifference:
