@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.evidence.statistics import mean_estimate
+from core.evidence.streams import throughput_interval
 from core.evidence.verdict import is_rejected
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
 from core.spec.targets import TargetSpec
@@ -257,18 +258,18 @@ def _latency(name: str, result: Result) -> _Reading | _Missing:
 
 
 def _throughput(result: Result) -> _Reading | _Missing:
-    """Read the throughput: samples over the mean latency, with the inverted interval of the mean."""
+    """Read the throughput: of streams over their common windows, else samples over the mean latency."""
     latency, rows = result.get("latency") or {}, result.get("batch_size")
     mean_s = latency.get("mean_s")
     if not mean_s or not rows:
         return _not_in_comparison("throughput")
-    low_s, high_s = latency.get("mean_s_low"), latency.get("mean_s_high")
-    return _Reading(
-        value=rows / mean_s,
-        low=rows / high_s if high_s else None,
-        high=rows / low_s if low_s else None,
-        why=f"{rows:,} samples per run, divided by the mean latency of {result.get('runs') or 0:,} runs.",
-    )
+    low, high = throughput_interval(result)
+    value, runs = result.get("throughput_per_s"), result.get("runs") or 0
+    if "throughput_per_s_low" in result and value:
+        why = f"{rows:,} samples per run, counted in the common windows of {runs:,} runs."
+        return _Reading(value=value, low=low, high=high, why=why)
+    why = f"{rows:,} samples per run, divided by the mean latency of {runs:,} runs."
+    return _Reading(value=rows / mean_s, low=low, high=high, why=why)
 
 
 def _cpu(result: Result) -> _Reading | _Missing:
