@@ -16,6 +16,7 @@ from core.api.requests import Size
 from core.api.settings import INPUTS, spec_data
 from core.spec import TrialSpec, WorkloadSpec, requested_value, spec_from_dict
 from core.spec.checks import feed_range
+from core.spec.load import BatchingSpec, batching_from_dict
 from core.spec.settings import (
     ENTRIES,
     PROVIDER_OPTIONS,
@@ -32,6 +33,7 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
+BATCHING = "knob.dynamic_batching"  # no setting and no widget: JSON of the loaded configuration's batching
 
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
 OPTIONS = ("option.", "options.")  # prefixes of the widget keys of provider options
@@ -80,6 +82,7 @@ def defaults() -> dict[str, Any]:
         key("providers"): [],
         FEEDS_SOURCE: RANDOM,
         FEEDS_PATH: "",
+        BATCHING: "",
     }
 
 
@@ -139,11 +142,13 @@ def spec_from_values(
     """
     have = {**defaults(), **values}
     providers = [{"name": name, "options": _options(name, have)} for name in have[key("providers")] or []]
-    config = {
+    config: dict[str, Any] = {
         "model": {"path": path, "sha256": sha256},
         "session": {"providers": providers},
         "workload": _inputs(have, info),
     }
+    if (batching := batching_of(have)) is not None:
+        config["dynamic_batching"] = batching.model_dump(mode="json", exclude_defaults=True)
     return spec_from_dict(spec_data(config, None, _given(SETTINGS, have, info)))
 
 
@@ -240,6 +245,24 @@ def _inputs(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, A
     return {"dims": _dims(have, info), "feeds": _feeds(have), "feed_values": _feed_values(have, info)}
 
 
+def batching_of(have: Mapping[str, Any]) -> BatchingSpec | None:
+    """Return the dynamic batching that a session keeps; None: it keeps none.
+
+    Raises:
+        SpecError: it cannot be read, or is out of range.
+    """
+    text = str(have.get(BATCHING) or "")
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SpecError(f"`{text[:60]}` is no dynamic batching.", hint="Remove it on the Tune page.")
+    return batching_from_dict(found)
+
+
 def _feeds(have: Mapping[str, Any]) -> str:
     source = have[FEEDS_SOURCE] or RANDOM  # a source that came to this page without a path
     if source == RANDOM:
@@ -331,6 +354,7 @@ def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
         if setting.name not in _SPECIAL:
             values[key(setting.name)] = _widget_value(setting, spec)
     values[key("providers")] = [provider.name for provider in spec.session.providers]
+    values[BATCHING] = json.dumps(spec.to_dict().get("dynamic_batching")) if spec.dynamic_batching else ""
     for provider in spec.session.providers:
         values |= _option_values(provider.name, provider.options)
     values |= {dim_key(name): size for name, size in spec.workload.dims.items()}

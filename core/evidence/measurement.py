@@ -29,7 +29,7 @@ from core.evidence.statistics import (
 from core.wire.errors import ErrorRecord
 
 # reference: added to the requested candidates; screen: evaluated by a search, and listed there only
-TrialKind = Literal["measure", "profile", "reference", "screen"]
+TrialKind = Literal["measure", "profile", "reference", "screen", "load"]
 TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on disk
 
 DRIFT_WARNING = 0.05  # first to last third of the runs; above, the result depends on the time of the stop

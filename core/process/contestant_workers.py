@@ -169,6 +169,10 @@ class Worker:
             self._frozen = False
             _signal_group(self.pid, signal.SIGCONT)
 
+    def end_hung(self) -> None:
+        """Kill the process while another thread waits for its reply, which then fails."""
+        _signal_group(self.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End it at once, stopped or not, and close its files."""
         if self.alive:

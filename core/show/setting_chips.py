@@ -62,7 +62,13 @@ def chips(spec: TrialSpec) -> list[tuple[str, str]]:
         else:
             value = format.value(requested_value(spec, name))
             found.append((f"{short(name)} {short_value(value)}", f"{name} {value}"))
-    return found
+    return found + _batching_chip(spec)
+
+
+def _batching_chip(spec: TrialSpec) -> list[tuple[str, str]]:
+    """Return the chip of the dynamic batching; empty: there is none."""
+    batching = spec.dynamic_batching
+    return [] if batching is None else [(f"batching {batching.short}", f"dynamic_batching {batching.words}")]
 
 
 def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -99,6 +105,9 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[Difference]:
         elif name not in _PROTOCOL_NAMES:
             row = trial_setting(name)
             found.append(Difference(row.target, chip(row, value), f"{name} {text(name, value)}"))
+    if spec.dynamic_batching != other.dynamic_batching:
+        [(short_text, full)] = _batching_chip(spec) or [("batching off", "dynamic_batching off")]
+        found.append(Difference("batching", short_text, full))
     return found
 
 

@@ -1,8 +1,8 @@
 """`TrialSpec`, the frozen request behind every trial, and its YAML file.
 
-TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, the engine that runs it, and its criteria
-(`datasets`, `targets`). None, or an empty collection, means "ONNX Runtime's default": it is never passed on.
-Specs only validate and raise `SpecError`; they read no file, no clock and no environment.
+TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, the engine that runs it, dynamic batching,
+and criteria (`dataset`, `targets`). None, or an empty collection, means "ONNX Runtime's default": it is never
+passed on. Specs only validate and raise `SpecError`; they read no file, no clock and no environment.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from core.spec.checks import (
 )
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import DEFAULT_MARGIN
+from core.spec.load import BatchingSpec
 from core.spec.settings import (
     ENTRIES,
     PROVIDER_OPTIONS,
@@ -258,7 +259,8 @@ _NEEDS: dict[str, engines.Ability] = {
 }
 
 
-CRITERIA = ("dataset", "targets")  # parts of a spec that do not change what runs
+# parts of a spec that do not change what a comparison runs; load tests use the dynamic batching
+NOT_COMPARED = ("dynamic_batching", "dataset", "targets")
 
 
 class TrialSpec(Spec):
@@ -269,6 +271,7 @@ class TrialSpec(Spec):
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
     engine: Annotated[str, AfterValidator(engines.known_engine)] = engines.DEFAULT
+    dynamic_batching: BatchingSpec | None = None  # of requests, in front of the session; load tests only
     dataset: DatasetSpec | None = None  # for its accuracy
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # limits that it must meet
 
@@ -285,11 +288,11 @@ class TrialSpec(Spec):
         return {"model": data["model"], **{k: v for k, v in data.items() if k != "model"}}
 
     def request(self) -> dict[str, Any]:
-        """`to_dict` without the criteria (`CRITERIA`), and without a batch size of 1.
+        """`to_dict` without `NOT_COMPARED`, and without a batch size of 1.
 
         A batch size of 1 is the default; a model with another fixed batch refuses 1.
         """
-        data = {name: part for name, part in self.to_dict().items() if name not in CRITERIA}
+        data = {name: part for name, part in self.to_dict().items() if name not in NOT_COMPARED}
         workload = data.pop("workload", {})
         if workload.get("batch_size") == 1:
             del workload["batch_size"]
@@ -637,7 +640,7 @@ def yaml_from_spec(
         },
         "protocol": {"effort": spec.protocol.effort} | data.get("protocol", {}),
     }
-    document |= {name: data[name] for name in ("engine", *CRITERIA) if name in data}
+    document |= {name: data[name] for name in ("engine", *NOT_COMPARED) if name in data}
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:

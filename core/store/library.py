@@ -422,7 +422,7 @@ def unfinished_trials_of(store: Store, content_sha256: str) -> list[str]:
     return [
         f"{trial.kind} of `{trial.model_name}` ({trial.state.lower()}, {trial.id[:8]})"
         for state in ("RUNNING", "WAITING")
-        for kind in ("measure", "profile", "reference")
+        for kind in ("measure", "profile", "reference", "load")
         for trial in store.trials(kind=kind, state=state)
         if _is_of(trial, content_sha256, record)
     ]

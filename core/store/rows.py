@@ -23,7 +23,7 @@ from core.store.records import Accuracy, ModelRecord, StudyRecord
 from core.store.tags import Tags
 
 # parts of a result that grow with the number of runs
-RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
+RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile", "requests")
 PRUNED = "samples_pruned_at"  # key of a result: deletion time of its raw parts, seconds since the epoch
 
 Record = TypeVar("Record", bound=Trial | Comparison | Accuracy | StudyRecord | Tags | ModelRecord)

@@ -318,6 +318,36 @@ class NewShapesReply(TypedDict):
     shapes: list[NewShape]
 
 
+class BatchingPlan(TypedDict):
+    """Dynamic batching in front of a session."""
+
+    max_batch_size: int  # samples
+    max_delay_ns: int  # longest wait of the first request of a batch for others
+    preferred: list[int]  # batch sizes at which a batch starts at once
+
+
+class TrafficPlan(TypedDict):
+    """Arguments of `prepare_traffic`: what is served, without the time at which it begins."""
+
+    record: str  # path of the `traffic_record`, with the schedule
+    requests: int  # in the record
+    kinds: list[FeedPlan]  # inputs of each kind of request
+    streams: int  # threads of this process that serve
+    first_stream: int  # number of the first of them
+    shared: bool  # other processes serve the same record
+    batching: BatchingPlan | None  # None: each request alone
+    drop_ns: int  # a request that has waited longer is not run; 0: all are
+    until_ns: int  # no request is started later, from the begin; 0: all are
+    spin_ns: int  # wait for an arrival without sleeping for so long before it; 0: only sleep
+
+
+class TrafficReply(TypedDict):
+    """Reply of `traffic` (with: begin_ns, CLOCK_MONOTONIC): all requests of the schedule are served."""
+
+    counters: Counters
+    memory_bytes: int | None  # private pages that this process has written, at the end
+
+
 class OutputError(TypedDict):
     """Error of outputs against a reference on the same inputs: the worst output counts.
 
@@ -819,5 +849,7 @@ BLOCK = Request("block", BlockReply)
 COST = Request("cost", CostReply)
 FOOTPRINT = Request("footprint", FootprintReply)
 NEW_SHAPES = Request("new_shapes", NewShapesReply)
+PREPARE_TRAFFIC = Request("prepare_traffic", EmptyReply)
+TRAFFIC = Request("traffic", TrafficReply)
 SAVE_OUTPUTS = Request("save_outputs", EmptyReply)
 COMPARE_OUTPUTS = Request("compare_outputs", OutputError)

@@ -269,7 +269,9 @@ def changes() -> None:
             help="Set every setting back to its default. The model stays.",
         )
         for name in changed:
-            if name != _OPTIONS:
+            if name == BATCHING:
+                _batching_chip()
+            elif name != _OPTIONS:
                 _chip(trial_setting(name))
 
 
@@ -288,7 +290,22 @@ def _chip(setting: TrialSetting) -> None:
     )
 
 
+def _batching_chip() -> None:
+    """Draw the dynamic batching, which no control of this page changes; a press removes it."""
+    spec, _ = _try_spec()
+    batching = None if spec is None else spec.dynamic_batching
+    st.button(
+        f"batching {batching.short}" if batching is not None else "batching",
+        key="chip.dynamic_batching",
+        icon=":material/close:",
+        on_click=state.reset,
+        args=(fields.BATCHING,),
+        help="Remove `dynamic_batching`. Load tests use it; comparisons do not.",
+    )
+
+
 _OPTIONS = "provider_options"  # of any provider
+BATCHING = "dynamic_batching"  # part of a configuration that is no setting
 
 
 def changed_settings() -> list[str]:
@@ -299,7 +316,8 @@ def changed_settings() -> list[str]:
         for key, value in st.session_state.items()
         if str(key).startswith(fields.OPTIONS)
     )
-    return names + ([_OPTIONS] if options else [])
+    others = {_OPTIONS: options, BATCHING: is_changed(fields.BATCHING)}
+    return names + [name for name, found in others.items() if found]
 
 
 def load_result_settings(spec: TrialSpec) -> None:

@@ -27,6 +27,7 @@ from core.spec import (
 )
 from core.spec.datasets import DatasetSpec, PreprocessingSpec
 from core.spec.effort import EFFORTS
+from core.spec.load import BatchingSpec
 from core.spec.settings import ENTRIES, SETTINGS
 from core.spec.targets import TargetSpec
 from docs.generator.markdown import bullets, code, codes, fence, link, page, table, value
@@ -38,6 +39,11 @@ PARTS: dict[str, tuple[type[BaseModel], str]] = {
     "session.providers": (ProviderSpec, "A list: the provider chain, in order of preference."),
     "workload": (WorkloadSpec, "The inputs of one inference, and how ORTune passes them."),
     "protocol": (ProtocolSpec, "How precisely to measure, and for how long."),
+    "dynamic_batching": (
+        BatchingSpec,
+        "Dynamic batching of requests in front of the session; the keys are Triton's. Load tests use it, and "
+        "`--format triton` writes it. Comparisons run without it.",
+    ),
     "dataset": (DatasetSpec, "Labelled data for accuracy. Has no influence on timing."),
     "dataset.preprocessing": (PreprocessingSpec, "What ORTune does to each image, in this order."),
     "targets": (TargetSpec, "A list: limits that `ortune scorecard` checks."),
@@ -92,6 +98,7 @@ def example() -> str:
     plain = spec_from_dict(
         {
             "model": {"path": "model.onnx"},
+            "dynamic_batching": {"max_batch_size": 8, "max_queue_delay_microseconds": 2000},
             "dataset": {"path": "labelled.npz"},
             "targets": [
                 {"metric": "latency_p99", "at_most": "3 ms", "batch_size": 1},

@@ -687,6 +687,41 @@ def test_triton_reads_inputs_batch_and_instances(model: Path) -> None:
     assert warm.inputs["x"].random_data
 
 
+BATCHING = {"max_batch_size": 8, "max_queue_delay_microseconds": 2000, "preferred_batch_size": [4, 8]}
+
+
+def test_triton_reads_dynamic_batching(model: Path) -> None:
+    what = source_of(model, workload={"batch_size": 4}, dynamic_batching=BATCHING)
+    config = triton_config(what)
+    assert config.max_batch_size == 8  # Triton forms no larger batch
+    assert list(config.dynamic_batching.preferred_batch_size) == [4, 8]
+    assert config.dynamic_batching.max_queue_delay_microseconds == 2000
+    assert config.model_warmup[0].batch_size == 4  # what was measured
+    assert "dynamic_batching" not in lost(write("triton", what))
+    plain = triton_config(source_of(model, dynamic_batching={"max_batch_size": 2}))
+    assert plain.HasField("dynamic_batching")
+    assert list(plain.dynamic_batching.preferred_batch_size) == []
+
+
+def test_triton_says_where_it_batches_differently(model: Path, tmp_path: Path) -> None:
+    what = source_of(model, workload={"batch_size": 16}, dynamic_batching=BATCHING)
+    assert triton_config(what).max_batch_size == 16
+    assert "16 samples" in lost(write("triton", what))["dynamic_batching.max_batch_size"]
+    fixed = source_of(tiny_models.fixed_batch(tmp_path / "f.onnx"), dynamic_batching=BATCHING)
+    assert not triton_config(fixed).HasField("dynamic_batching")
+    assert "max_batch_size" in lost(write("triton", fixed))["dynamic_batching"]
+
+
+@pytest.mark.parametrize("emitter", NAMES)
+def test_other_formats_carry_dynamic_batching_or_say_that_they_do_not(model: Path, emitter: str) -> None:
+    text = write(emitter, source_of(model, **based_on(emitter, {"dynamic_batching": BATCHING})))
+    if emitter in ("yaml", "bundle", "triton", "dockerfile"):
+        assert "dynamic_batching" not in lost(text)
+        assert emitter == "dockerfile" or "max_queue_delay_microseconds" in text
+    else:
+        assert "the server's" in lost(text)["dynamic_batching"]
+
+
 def test_triton_reads_every_setting_that_its_back_end_knows(model: Path) -> None:
     session = {
         **EVERYTHING["session"],

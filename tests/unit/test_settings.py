@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.spec import (
-    CRITERIA,
+    NOT_COMPARED,
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
@@ -57,7 +57,7 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
     }
     rows = {(section_of(k), k.field) for k in SETTINGS if k.target not in ENTRIES}
     assert rows == fields | {("trial", "engine")}
-    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *CRITERIA}  # what judges is no setting
+    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *NOT_COMPARED}  # what judges is no setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda k: k.name)

@@ -215,6 +215,20 @@ def test_a_chip_names_a_changed_setting_and_takes_it_back(open_page: Open, mlp: 
     assert buttons(at, "chip.") == ["chip.enable_mem_pattern"]
 
 
+def test_dynamic_batching_of_a_loaded_configuration_stays_until_it_is_removed(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_page("tune", model=mlp)
+    at.session_state[fields.BATCHING] = '{"max_batch_size": 8, "max_queue_delay_microseconds": 2000}'
+    at.run()
+    assert at.button(key="chip.dynamic_batching").label == "batching 8, 2 ms"
+    click(at, "preset.edge")
+    assert at.session_state[fields.BATCHING]  # a preset sets session and workload
+    at.button(key="chip.dynamic_batching").click().run()
+    assert not at.session_state[fields.BATCHING]
+    assert "chip.dynamic_batching" not in buttons(at, "chip.")
+
+
 def test_reset_all_sets_every_setting_back(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     widget(at, "providers").set_value(["CUDAExecutionProvider"]).run()

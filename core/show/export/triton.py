@@ -98,6 +98,7 @@ def export_triton(source: ExportSource, accepted: str) -> str:
         )
     tracker, plan = SettingTracker(spec), session_plan(spec.session)
     rows, why_not = _max_batch(source, spec, info)
+    batching = _dynamic_batching(spec, tracker, rows)
     tracker.mark_exported("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
     tracker.mark_unsupported("stream_type", "each of Triton's instances has a session, all in one process")
     if not rows:
@@ -106,17 +107,20 @@ def export_triton(source: ExportSource, accepted: str) -> str:
     parameters = _parameters(plan, tracker)
     blocks = [
         f"name: {quoted_c(model_name(source))}\nbackend: {quoted_c('onnxruntime')}",
-        f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
+        _limit(spec, rows, why_not),
         _tensors("input", info["inputs"], batched=bool(rows)),
         _tensors("output", info["outputs"], batched=bool(rows)),
         _instances(plan, spec),
+        batching,
         _optimization(plan, tracker, parameters),
         *(_parameter(key, value) for key, value in parameters.items()),
         _warm_up(source, spec, tracker, rows),
     ]
     notes = [
         f"Unpack the zip into Triton's model repository; the model is called {model_name(source)!r} there.",
-        "No dynamic_batching: batching of requests was not measured.",
+        "dynamic_batching is the configuration's; load tests measure it, comparisons do not."
+        if batching
+        else "No dynamic_batching: batching of requests was not measured.",
         "Triton always binds inputs and outputs"
         + (", as the trial did." if spec.workload.use_io_binding else "; the trial did not."),
         *_gpu_notes(plan),
@@ -164,6 +168,37 @@ def _max_batch(source: ExportSource, spec: TrialSpec, info: wire.ModelInfo) -> t
             return 0, f"the first axis of {one['name']!r} is fixed"
     fed = source.trial.facts.get("batch_size")
     return int(fed or spec.workload.batch_size or 1), ""
+
+
+def _limit(spec: TrialSpec, rows: int, why_not: str) -> str:
+    """Return `max_batch_size`, which limits requests as well as the batches that Triton forms."""
+    asked = spec.dynamic_batching.max_batch_size if spec.dynamic_batching is not None else 0
+    if why_not:
+        return f"max_batch_size: 0  # {why_not}"
+    if asked > rows:
+        return f"max_batch_size: {asked}  # the largest batch of dynamic_batching"
+    return f"max_batch_size: {rows}  # the measured batch"
+
+
+def _dynamic_batching(spec: TrialSpec, tracker: SettingTracker, rows: int) -> str:
+    """Return the block; empty: none is asked for, or Triton does not batch the model (`rows` is 0)."""
+    batching = spec.dynamic_batching
+    if batching is None:
+        return ""
+    if not rows:
+        tracker.mark_unsupported("dynamic_batching", "Triton does not batch this model, see max_batch_size")
+        return ""
+    tracker.mark_exported("dynamic_batching")
+    if rows > batching.max_batch_size:
+        tracker.add_unsupported(
+            "dynamic_batching.max_batch_size",
+            batching.max_batch_size,
+            f"Triton's max_batch_size also limits requests, and {rows} samples were measured",
+        )
+    lines = [f"  max_queue_delay_microseconds: {batching.max_queue_delay_microseconds}"]
+    if batching.preferred_batch_size:
+        lines.insert(0, f"  preferred_batch_size: {list(batching.preferred_batch_size)}")
+    return "\n".join(["dynamic_batching {", *lines, "}"])
 
 
 def _tensors(field: str, tensors: Sequence[wire.InputInfo], *, batched: bool) -> str:

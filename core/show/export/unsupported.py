@@ -16,6 +16,7 @@ _NATIVE = "native code is not exported; register the library with this SHA-256 y
 _NO_IMAGES = "the format has no image inputs"
 _WHY_NOT: Mapping[str, str] = {
     "expert": "it only makes ORTune accept unknown entries",
+    "dynamic_batching": "batching of requests is the server's, not the session's",
     "streams": "it is the number of callers; call the session from as many threads, or start more processes",
     "stream_type": "it says how the callers run, not how a session does",
     "precision": "the trial ran on a temporary FP16 copy; create a file with `transform --fp16`",
@@ -33,7 +34,7 @@ _WHY_NOT: Mapping[str, str] = {
     "dims": "the format has no inputs",
     "seed": "the format has no random inputs",
 }
-_OWN = {"expert", "streams", "stream_type"}
+_OWN = {"expert", "streams", "stream_type", "dynamic_batching"}
 _PROTOCOL = "it is a measurement setting, not a session setting"
 _NO_SUCH = "the format has no such setting"
 
@@ -50,8 +51,8 @@ class UnsupportedSetting:
 class SettingTracker:
     """The settings of one configuration that differ from the default, and which of them are exported.
 
-    Names are those of the settings table; config entries have their keys, provider options
-    `CUDAExecutionProvider.use_tf32`.
+    Names are those of the settings table, or `dynamic_batching`; config entries have their keys, provider
+    options `CUDAExecutionProvider.use_tf32`.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -102,6 +103,8 @@ def _settings(spec: TrialSpec) -> Iterator[tuple[str, Any]]:
         if one.name == "providers":
             for provider in spec.session.providers:
                 yield from ((f"{provider.name}.{key}", text) for key, text in provider.options.items())
+    if spec.dynamic_batching is not None:
+        yield "dynamic_batching", spec.dynamic_batching.words
 
 
 def _why_not(name: str) -> str:

@@ -48,6 +48,7 @@ from core.worker.measure.streams import (
     common_window,
     completed,
 )
+from core.worker.measure.traffic import Traffic, private_bytes
 from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 
@@ -74,6 +75,7 @@ class Contestant:
         self._loaded: _Loaded | None = None
         self._siblings: Siblings | None = None  # the other streams that are processes
         self._shared_bytes = 0  # `footprint.shared_bytes` before the model was loaded
+        self._traffic: Traffic | None = None
         self._reference: dict[str, Array] | None = None  # outputs of one run, to compare others with
         self._commands: dict[str, Command] = {name: partial(self._do, do) for name, do in _COMMANDS.items()}
 
@@ -318,6 +320,32 @@ class Contestant:
         return {"shapes": [_new_shape(self._need().contender, plan) for plan in feeds]}
 
     @translate_errors()
+    def prepare_traffic(self, plan: wire.TrafficPlan) -> wire.EmptyReply:
+        """Make the inputs of every kind of request of a schedule, for `traffic`.
+
+        Raises:
+            TunerError: an input does not fit, or the record cannot be opened.
+        """
+        if self._traffic is not None:
+            self._traffic.close()
+        self._traffic = Traffic(self._need().contender, plan)
+        return {}
+
+    @translate_errors()
+    def traffic(self, *, begin_ns: int) -> wire.TrafficReply:
+        """Serve the prepared schedule, whose arrivals count from `begin_ns`.
+
+        Raises:
+            TunerError: nothing is prepared, or a call failed.
+        """
+        traffic, meter = self._traffic, self._need().meter
+        if traffic is None:
+            raise WorkerError("No traffic is prepared.", hint="Send `prepare_traffic` first.")
+        meter.start()
+        traffic.serve(begin_ns)
+        return {"counters": meter.stop(), "memory_bytes": private_bytes()}
+
+    @translate_errors()
     def save_outputs(self, *, path: str) -> wire.EmptyReply:
         """Write the outputs of one run to `path`, for `compare_outputs` of another contestant.
 
@@ -437,6 +465,8 @@ _COMMANDS: dict[str, _Do] = {
     wire.COST: lambda contestant, arguments: contestant.cost(**arguments),
     wire.FOOTPRINT: lambda contestant, arguments: contestant.footprint(**arguments),
     wire.NEW_SHAPES: lambda contestant, arguments: contestant.new_shapes(**arguments),
+    wire.PREPARE_TRAFFIC: lambda contestant, arguments: contestant.prepare_traffic(arguments),
+    wire.TRAFFIC: lambda contestant, arguments: contestant.traffic(**arguments),
     wire.SAVE_OUTPUTS: lambda contestant, arguments: contestant.save_outputs(**arguments),
     wire.COMPARE_OUTPUTS: lambda contestant, arguments: contestant.compare_outputs(**arguments),
 }

@@ -165,7 +165,7 @@ def count_samples(contender: Contender, plan: wire.FeedPlan) -> int:
 
 def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
     """Plain `session.run`: numpy in, numpy out, including copies to a GPU and back."""
-    values = {name: _feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
+    values = {name: feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
     return Inference(
         built=built,
         call=functools.partial(built.session.run, None, values, built.run_options),
@@ -213,7 +213,8 @@ def _check_bindable(name: str, kind: str) -> None:
         )
 
 
-def _feedable(array: Array, dtype: str) -> Any:
+def feedable(array: Array, dtype: str) -> Any:
+    """Return an input as `session.run` takes it: bfloat16, which numpy lacks, as an `OrtValue`."""
     return _ort_value(array, dtype, "cpu", 0) if dtype == BFLOAT16 else array
 
 
