@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.evidence.speedup_interval import trimmed_estimate
@@ -110,6 +110,21 @@ def latency_words(result: Mapping[str, Any] | None) -> str:
     """
     count = stream_count(result)
     return "latency" if count == 1 else f"service latency under {count} callers"
+
+
+def p50_words(result: Mapping[str, Any] | None) -> str:
+    """Return "p50", or with several callers "p50 service latency under 2 callers"."""
+    return "p50" if stream_count(result) == 1 else f"p50 {latency_words(result)}"
+
+
+def latency_title(results: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the latencies of several results are called together, for the title of an axis."""
+    counts = sorted({stream_count(one) for one in results})
+    if not counts or counts[-1] == 1:
+        return "Latency"
+    if counts[0] == counts[-1]:
+        return f"Service latency under {counts[0]} callers"
+    return f"Service latency under {counts[0]} to {counts[-1]} callers"
 
 
 def throughput_interval(result: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.evidence.statistics import mean_estimate
-from core.evidence.streams import throughput_interval
+from core.evidence.streams import latency_words, stream_count, throughput_interval
 from core.evidence.verdict import is_rejected
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
 from core.spec.targets import TargetSpec
@@ -254,7 +254,8 @@ def _latency(name: str, result: Result) -> _Reading | _Missing:
         why += f", which needs about {needed}." if needed else "."
         return _Missing(cause="thin", why=why, todo="Measure longer, with more effort.")
     low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
-    return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs.")
+    beside = "" if stream_count(result) == 1 else f", {latency_words(result)}"
+    return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs{beside}.")
 
 
 def _throughput(result: Result) -> _Reading | _Missing:

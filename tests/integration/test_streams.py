@@ -98,7 +98,8 @@ def test_every_stream_runs_in_the_common_window(
         assert sum(reply["stream_runs"]) == len(reply["latencies_ns"])
         assert min(reply["stream_runs"]) >= 3
         pairs = zip(reply["stream_completed"], reply["stream_runs"], strict=True)
-        assert all(0 < inside <= runs for inside, runs in pairs)
+        assert all(0 <= inside <= runs for inside, runs in pairs)
+        assert sum(reply["stream_completed"]) > 0
         assert reply["window_s"] > 0
         assert len(reply["stream_refills_ns"]) == 2 * refill
         assert (reply["refill_ns"] is not None) is refill

@@ -15,6 +15,7 @@ from core.evidence.evaluations import Observation, contrast_of, observe
 from core.evidence.record import Block, RawComparison
 from core.evidence.targets import Measurements, evaluate_target
 from core.run.explanation import Pair, end_to_end, pair
+from core.run.launches.blocks import void_reason
 from core.run.plan import check_streams, contestant_plan, session_plan
 from core.run.search.search_space import Models, axes_of
 from core.run.sweep import measured, running_points
@@ -280,6 +281,13 @@ def test_a_running_point_has_its_rate_beside_its_latency() -> None:
     live: Any = {"p50_s": {"t1": 0.004}, "rate_per_s": {"t1": 450.0}, "rows_fed": {"t1": 1}}
     [one] = running_points([point], [trial], live)
     assert (one.throughput_per_s, one.latency) == (450.0, {"p50_s": 0.004})
+
+
+def test_a_block_without_a_run_in_its_window_does_not_count() -> None:
+    block = next(one for one in with_streams().blocks if one.stream_completed)
+    assert void_reason(block) == ""
+    assert "no run was completed" in void_reason(replace(block, stream_completed=(0.0, 0.0)))
+    assert void_reason(replace(block, stream_completed=(0.0, 3.0))) == ""
 
 
 # --- names --------------------------------------------------------------------------------------------------

@@ -494,6 +494,7 @@ class _RunningComparison:
                 "candidate": index,
                 "baseline": reference,
                 "label": self.entries[index].label,
+                "statistic": "throughput" if self.record.by_throughput else "median",
                 **contrast_values(one),
             }
             for index, one in found.items()
