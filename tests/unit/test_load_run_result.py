@@ -187,6 +187,18 @@ def test_a_rejected_harness_decides_no_limit() -> None:
     assert found["verdict"] == "UNDECIDED"
 
 
+def test_a_harness_that_starved_at_times_is_noted_without_a_limit() -> None:
+    raw = simulated_run(100.0, service="constant")
+    assert run_result(raw, load_of())["notes"] == []
+    for i in range(0, len(raw.end_ns), 20):  # each 20th call waited 3 ms for a CPU
+        raw.start_ns[i] += 3 * MS
+        raw.end_ns[i] += 3 * MS
+    found = run_result(raw, load_of())
+    assert found["harness"] is not None
+    assert found["harness"]["accepted"]
+    assert found["notes"][0].startswith("The harness added 3.0 ms at p99")
+
+
 def test_too_few_requests_are_undecided_and_the_note_says_how_many_it_takes() -> None:
     load = load_of("p99<=20ms")
     found = run_result(simulated_run(20.0, seconds=12.0, load=load), load)

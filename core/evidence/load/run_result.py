@@ -32,11 +32,12 @@ from core.evidence.load.load_types import (
 )
 from core.evidence.load.queueing import harness
 from core.spec.load import BatchingSpec, LoadLimit, LoadSpec
-from core.wire.units import significant
+from core.wire.units import ms, significant
 
 COURSE_PARTS = 120
 LIVE_PARTS = 240
 ECDF_POINTS = 200
+STARVED_SHARE = 0.1  # of the ideal p99 that the harness may add without a note
 _NS = 1e9
 _WORST: tuple[RunOutcome, ...] = ("complete", "cancelled", "saturated", "failed")  # the last is the worst
 
@@ -191,7 +192,7 @@ def run_result(
         "memory_bytes": raw.memory_bytes,
         "ecdf": _ecdf(latencies.ordered),
         "course": course(raw),
-        "notes": [*raw.notes, *notes, *_undecided(load.limits, limits, latencies)],
+        "notes": [*raw.notes, *notes, *_starved(added), *_undecided(load.limits, limits, latencies)],
     }
     if raw.counters and raw.cpus:
         configurations = [raw.configuration] * len(raw.counters)
@@ -244,6 +245,16 @@ def _capped(
     elif "failed" in outcomes and verdict == "PASS":
         verdict = "UNDECIDED"
     return {**found, "verdict": verdict}
+
+
+def _starved(added: Harness | None) -> list[str]:
+    """Say where the harness changed the tail, though the run is accepted: it did not always get a CPU."""
+    if added is None or not added["accepted"] or added["p99_s"] <= STARVED_SHARE * added["ideal_p99_s"]:
+        return []
+    return [
+        f"The harness added {ms(added['p99_s'], 2)} at p99, where the ideal queue has "
+        f"{ms(added['ideal_p99_s'], 3)}: calls started late because the harness had to wait for a CPU."
+    ]
 
 
 def _undecided(limits: Sequence[LoadLimit], judged: Sequence[LimitResult], latencies: Clusters) -> list[str]:
