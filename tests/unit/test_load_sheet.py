@@ -62,12 +62,12 @@ def test_a_limit_is_judged_in_a_sentence_with_its_numbers() -> None:
     result = sample_load_result("batching")
     point = result["points"][0]
     assert load_text.limit_sentence(point["limits"][0], point) == (
-        "Passed: at 200 requests/s, p99 is 15.35 ms (95 % CI [13.82, 17.50]), limit 20 ms; 0.25 % of 6,000 "
+        "Passed: at 200 requests/s, p99 is 15.4 ms (95 % CI [13.8, 17.5]), limit 20 ms; 0.25 % of 6,000 "
         "requests were slower (at most 0.43 %, 95 % confidence; 1 % allowed)."
     )
     failed = sample_point(sample_run(300), 0)
     assert load_text.limit_sentence(failed["limits"][0], failed) == (
-        "Failed: at 300 requests/s, p99 is 23.03 ms (95 % CI [20.72, 26.25]), limit 20 ms; 1.8 % of 9,000 "
+        "Failed: at 300 requests/s, p99 is 23.0 ms (95 % CI [20.7, 26.2]), limit 20 ms; 1.8 % of 9,000 "
         "requests were slower (at least 1.5 %, 95 % confidence; 1 % allowed)."
     )
 
@@ -313,3 +313,32 @@ def test_a_test_without_a_result_says_why() -> None:
     trial = trial_of(None, state="FAIL", error=error)
     assert loads.load_sheet(trial).headline.endswith("· load · trial aaaaaaaaaaaaaaaa · FAIL")
     assert trial_verdict(trial, None)[0].startswith("No numbers")
+
+
+def test_the_answer_at_one_rate_names_every_limit_the_worst_first() -> None:
+    run = sample_run(300)
+    fine = {
+        **run["limits"][0],
+        "limit": "p50<=20ms",
+        "allowed": 0.5,
+        "share": 0.0,
+        "high": 0.001,
+        "verdict": "PASS",
+    }
+    point = sample_point({**run, "limits": [fine, run["limits"][0]]}, 0)  # type: ignore[list-item, typeddict-item]
+    said = load_text.point_words(point)
+    assert said.startswith("Failed: at 300 requests/s, p99 is 23.0 ms")
+    assert (
+        "Passed: at 300 requests/s, p50 is 3.47 ms (95 % CI [3.38, 3.59]), limit 20 ms; 0 % of 9,000" in said
+    )
+
+
+def test_one_limit_is_said_in_the_headline_alone() -> None:
+    result = with_point(sample_run(200))
+    result["words"] = load_text.point_words(result["points"][0])
+    assert "limit" not in facts_of(result)
+    assert facts_of(sample_load_result("batching") | {"points": result["points"]}).get("limit")  # type: ignore[arg-type]
+
+
+def with_point(run: Any) -> LoadResult:
+    return with_points(run, verdict=run["verdict"])

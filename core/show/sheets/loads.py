@@ -108,7 +108,7 @@ def _limit_facts(result: LoadResult) -> Iterator[Fact]:
         return
     for one in fresh[0]["limits"]:
         text = load_text.limit_sentence(one, fresh[0])
-        if text != load_text.answer(result):
+        if text not in load_text.answer(result):
             yield Fact("limit", text, load_text.COLORS[one["verdict"]])
 
 
