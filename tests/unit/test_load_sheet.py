@@ -168,6 +168,10 @@ def with_points(*runs: Any, verdict: Any = None) -> LoadResult:
     return result
 
 
+def with_point(run: Any) -> LoadResult:
+    return with_points(run, verdict=run["verdict"])
+
+
 def test_a_test_passes_only_if_every_point_passes_and_is_a_measurement() -> None:
     spoiled = sample_load_result("limit")["runs"][-1]
     assert load_text.outcome(with_points(sample_run(100), sample_run(200))) == "PASS"
@@ -337,8 +341,5 @@ def test_one_limit_is_said_in_the_headline_alone() -> None:
     result = with_point(sample_run(200))
     result["words"] = load_text.point_words(result["points"][0])
     assert "limit" not in facts_of(result)
-    assert facts_of(sample_load_result("batching") | {"points": result["points"]}).get("limit")  # type: ignore[arg-type]
-
-
-def with_point(run: Any) -> LoadResult:
-    return with_points(run, verdict=run["verdict"])
+    result["words"] = "Another answer."
+    assert facts_of(result)["limit"].startswith("Passed: at 200 requests/s")
