@@ -45,6 +45,7 @@ from core.spec.load import (
     process_named,
 )
 from core.store import ModelRecord
+from core.wire import engines
 from core.wire.errors import SpecError, error_from_record
 from core.wire.files import MOST_IMPORT_BYTES, expand_home, open_regular
 
@@ -380,6 +381,12 @@ def _check_number(configurations: Sequence[Configuration], load: LoadSpec) -> No
         raise SpecError(
             f"{many} configurations together need {many} rates, but got {rates}.",
             hint="Give one rate for each configuration, in the same order.",
+        )
+    if load.question == "batching" and not engines.can(configurations[0].spec.engine, "settings"):
+        raise SpecError(
+            "Dynamic batching joins inputs for a session of ONNX Runtime only; got the engine "
+            f"`{configurations[0].spec.engine}`.",
+            hint=f"Use the engine `{engines.DEFAULT}`.",
         )
     if load.question == "batching" and rates != 1:
         raise SpecError(

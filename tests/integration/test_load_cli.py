@@ -75,6 +75,10 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     (["--rate", "100", "--together"], "takes 2 to 3 configurations; got 1"),
     (["--rate", "100", "--effort", "quick"], "`--effort` is for comparisons"),
     (["--rate", "100", "--engine", "torch-eager"], "needs the PyTorch source"),
+    (
+        ["--find-batching", "--rate", "1", *LIMIT, "--engine", "torch-eager"],
+        "joins inputs for a session of ONNX",
+    ),
     (["--rate", "100", "--engine", "unknown"], "`engine` takes onnxruntime"),
     (["--streams", "1,2", "--rate", "100"], "`--rate` is for traffic"),
     (["--streams", "1,2", "--limit", "p99<=20ms"], "`--limit` is for traffic"),

@@ -125,9 +125,13 @@ def harness_facts(result: LoadResult) -> Iterator[Fact]:
     worst = max(known, key=lambda one: one["harness"]["share_of_p50"] if one["harness"] else 0.0)
     at = f" (at {load_text.rate_text(worst['rate_per_s'])})" if len(known) > 1 else ""
     yield Fact("harness", f"{load_text.harness_text(worst['harness'])}{at}")
+    labels = [one["label"] for one in result["configurations"]]
     for one in known:
-        if load_text.is_rejected(one) and (told := load_text.point_words(one)) != load_text.answer(result):
-            yield Fact("", told, "orange")
+        if load_text.is_rejected(one) and (told := load_text.point_words(one)) not in load_text.answer(
+            result
+        ):
+            who = f"{labels[one['configuration']]}: " if len(labels) > 1 else ""
+            yield Fact("", f"{who}{told}", "orange")
 
 
 def _resources(result: LoadResult) -> Iterator[Fact]:
