@@ -13,6 +13,7 @@ from core.api.results import Result
 from core.api.session import Session
 from core.api.stored import load_result
 from core.cli import sheets, watch
+from core.evidence.load import batching
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.run.job import Status
@@ -343,3 +344,40 @@ def test_one_limit_is_said_in_the_headline_alone() -> None:
     assert "limit" not in facts_of(result)
     result["words"] = "Another answer."
     assert facts_of(result)["limit"].startswith("Passed: at 200 requests/s")
+
+
+def test_pairs_that_were_only_simulated_are_counted_not_listed() -> None:
+    sheet = loads.load_sheet(trial_of(sample_load_result("batching")))
+    listed = next(one for one in sheet.parts if isinstance(one, Table) and one.columns[0].name == "best")
+    assert column_of(listed, "max_batch_size") == [8, 4]
+    assert column_of(listed, "best") == ["★", ""]
+    assert "note: 1 more pair of batch and delay was only simulated." in [
+        getattr(one, "text", "") for one in sheet.parts
+    ]
+    assert len(loads.batching_trials(sample_load_result("batching")).rows) == 3
+
+
+def test_batching_that_could_not_be_measured_has_no_numbers() -> None:
+    result = sample_load_result("batching")
+    found = result["batching"]
+    assert found is not None
+    alone, spoiled = sample_point(sample_run(200), 0), sample_load_result("limit")["points"][-1]
+    assert load_text.is_rejected(spoiled)
+    trials = [{**one, "point": 0} for one in found["trials"][:1]]
+    faster: Any = {"verdict": "FASTER", "ratio": 1.5}
+
+    def answer(alone: Any, batched: Any) -> Any:
+        return batching.chosen(
+            found["service_times"],
+            trials,  # type: ignore[arg-type]
+            [batched],
+            alone=alone,
+            contrasts=[faster],
+            p=0.99,
+        )
+
+    assert answer(alone, alone)["best"] == 0
+    assert answer(alone, spoiled)["best"] is None  # it passed, but is no measurement
+    said = answer(spoiled, spoiled)
+    assert said["words"].startswith("Not a measurement at 150 requests/s: The harness added 22 %")
+    assert "instead of not a measurement" in answer(spoiled, alone)["words"]
