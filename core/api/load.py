@@ -303,11 +303,17 @@ def _configurations(
     if len(refs) <= 1 and not isinstance(refs[0] if refs else None, str):
         told = ["configuration" if changed(specs[0]) else DEFAULT_LABEL]
     else:
-        told = labels(refs, specs)
+        told = _without_folders(labels(refs, specs))
     return [
         Configuration(spec=spec, label=label, role="candidate" if number or len(specs) == 1 else "baseline")
         for number, (spec, label) in enumerate(zip(specs, told, strict=True))
     ], assumed
+
+
+def _without_folders(told: Sequence[str]) -> list[str]:
+    """Return labels with paths as file names, if these are distinct."""
+    short = [Path(one).name if "/" in one else one for one in told]
+    return short if len({*short}) == len(short) else list(told)
 
 
 def _announcement(wanted: LoadSpec, configurations: Sequence[Configuration]) -> str:
