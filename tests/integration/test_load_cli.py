@@ -166,6 +166,28 @@ def test_loadgen_measures_the_same_session(cli: CommandLine) -> None:
     assert Store(cli.home / "ortune.db").trials() == []
 
 
+# --- a closed loop ------------------------------------------------------------------------------------------
+
+
+def test_streams_are_a_closed_loop_answered_in_samples_per_second(cli: CommandLine, mlp: str) -> None:
+    done = cli.run("load", mlp, "--streams", "1,2", "--runs", "10", "--json", "-q")
+    assert done.code in (0, EXIT_UNDECIDED), done.err  # a busy machine may reject the comparison
+    document = done.document
+    assert document["axes"] == {"streams": [1, 2]}
+    assert [one["values"] for one in document["points"]] == [{"streams": 1}, {"streams": 2}]
+    assert all(one["throughput_per_s"] > 0 for one in document["points"])
+    assert "samples/s" in document["verdict"]
+
+
+def test_one_number_of_streams_without_traffic_is_a_closed_loop_and_with_traffic_a_setting(
+    cli: CommandLine, faked: Faked, mlp: str
+) -> None:
+    assert cli.run("load", DIGITS, "--streams", "2", "--rate", "10", "-q").code == 0
+    assert faked.configurations[0].spec.workload.streams == 2
+    done = cli.run("load", mlp, "--streams", "2", "--runs", "10", "--json", "-q")
+    assert done.document["axes"] == {"streams": [2]}
+
+
 # --- what the command says of a result ----------------------------------------------------------------------
 
 
