@@ -1,4 +1,4 @@
-"""Whole load tests as jobs: questions, results in the store, failures, cancels. Real processes, short runs."""
+"""Whole load tests as jobs: questions, kept results, failures and cancels. Real processes, short runs."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def prepare_services(
                     "spec": spec.to_dict(),
                     "model": resolved.record.name,
                     "streams": spec.workload.streams,
-                    "stream_type": getattr(spec.workload, "stream_type", "threads"),
+                    "stream_type": spec.workload.stream_type,
                     "effective_providers": [],
                     "error": "",
                 },
