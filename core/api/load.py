@@ -17,11 +17,12 @@ from core.api.results import Result
 from core.api.session import OnProgress, Session, Status, default_session
 from core.api.settings import EFFORT, given_of
 from core.evidence.comparison import DEFAULT_LABEL, Configuration
-from core.evidence.load.arrivals import Trace, kinds_of, parse_trace
+from core.evidence.load.arrivals import kinds_of
 from core.evidence.load.load_types import Kind
 from core.evidence.measurement import Trial
 from core.run import job_types
 from core.run.job import Job
+from core.run.load.prepared import read_trace
 from core.run.plan import check_dims, feed_plan, resolve_batch
 from core.run.preparation import Resolved, inspect_model
 from core.run.variants import variant_of
@@ -45,8 +46,9 @@ from core.spec.load import (
     process_named,
 )
 from core.store import ModelRecord
+from core.wire import engines
 from core.wire.errors import SpecError, error_from_record
-from core.wire.files import MOST_IMPORT_BYTES, expand_home, open_regular
+from core.wire.files import expand_home
 
 # a load test has its own duration and sizes of requests, and it stops by its own rules
 _UNUSED = (EFFORT, "margin", "runs", "warmup_runs", "tolerance")
@@ -245,42 +247,14 @@ def _replay(asked: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
         raise SpecError("A trace has its own arrivals.", hint="Leave out either the arrivals or the trace.")
     found: dict[str, Any] = {"arrivals": {"process": "trace", "path": str(expand_home(path))}}
     if asked["duration_s"] is None:
-        trace = read_trace(path)
-        longest = trace.at_s[-1]
-        if asked["rates"] and trace.rate is not None:
-            longest *= trace.rate / max(min(asked["rates"]), 1e-9)
-        warmup_s = LoadSpec(
-            rates=(1.0,), limits=tuple(asked["limits"]), timeout_s=asked["timeout_s"]
-        ).warmup_s
-        found["duration_s"] = max(1.0, longest - warmup_s + 1e-3)
+        kept = ("limits", "rates", "timeout_s")
+        wanted = load_from_dict(found | {name: asked[name] for name in kept if asked[name] is not None})
+        trace = read_trace(wanted)
+        assert trace is not None, path
+        slowest = min(wanted.rates, default=trace.rate or 1.0)
+        stretched = trace.at_s[-1] * (trace.rate or slowest) / slowest
+        found["duration_s"] = max(1.0, stretched - wanted.warmup_s + 1e-3)
     return found
-
-
-def read_trace(path: str | Path) -> Trace:
-    """Return the recorded requests of a CSV or JSON Lines file.
-
-    Raises:
-        SpecError: it cannot be read, is empty, its times go backwards, or a line is no request.
-    """
-    file = expand_home(path)
-    try:
-        with open_regular(file) as opened:
-            data = opened.read(MOST_IMPORT_BYTES + 1)
-    except OSError as error:
-        raise SpecError(
-            f"The trace `{file}` cannot be read: {error.strerror or error}.", hint="Check the path."
-        ) from None
-    if len(data) > MOST_IMPORT_BYTES:
-        raise SpecError(
-            f"The trace `{file}` is larger than {MOST_IMPORT_BYTES >> 20} MiB.", hint="Use a shorter trace."
-        )
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise SpecError(
-            f"The trace `{file}` is not UTF-8 text.", hint="Give a CSV or JSON Lines file."
-        ) from None
-    return parse_trace(text, name=file.name)
 
 
 def _configurations(
@@ -302,11 +276,17 @@ def _configurations(
     if len(refs) <= 1 and not isinstance(refs[0] if refs else None, str):
         told = ["configuration" if changed(specs[0]) else DEFAULT_LABEL]
     else:
-        told = labels(refs, specs)
+        told = _without_folders(labels(refs, specs))
     return [
         Configuration(spec=spec, label=label, role="candidate" if number or len(specs) == 1 else "baseline")
         for number, (spec, label) in enumerate(zip(specs, told, strict=True))
     ], assumed
+
+
+def _without_folders(told: Sequence[str]) -> list[str]:
+    """Return labels with paths as file names, if these are distinct."""
+    short = [Path(one).name if "/" in one else one for one in told]
+    return short if len({*short}) == len(short) else list(told)
 
 
 def _announcement(wanted: LoadSpec, configurations: Sequence[Configuration]) -> str:
@@ -340,7 +320,7 @@ def load_job(
             admit it.
     """
     _check_number(configurations, load)
-    trace = read_trace(load.arrivals.path) if load.arrivals.process == "trace" else None
+    trace = read_trace(load)
     records, batches = [], dict[str, int]()
     for one in configurations:
         session.admit(one.spec)  # before anything reveals what lies at a path
@@ -380,6 +360,12 @@ def _check_number(configurations: Sequence[Configuration], load: LoadSpec) -> No
         raise SpecError(
             f"{many} configurations together need {many} rates, but got {rates}.",
             hint="Give one rate for each configuration, in the same order.",
+        )
+    if load.question == "batching" and not engines.can(configurations[0].spec.engine, "settings"):
+        raise SpecError(
+            "Dynamic batching joins inputs for a session of ONNX Runtime only; got the engine "
+            f"`{configurations[0].spec.engine}`.",
+            hint=f"Use the engine `{engines.DEFAULT}`.",
         )
     if load.question == "batching" and rates != 1:
         raise SpecError(

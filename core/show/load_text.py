@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from core.evidence.load.load_result import latency_text as latency_text
+from core.evidence.load.load_result import limit_sentence as limit_sentence
 from core.evidence.load.load_result import percentile_at, rate_words
 from core.evidence.load.load_result import percentile_name as percentile_name
 from core.evidence.load.load_result import point_words as point_words
+from core.evidence.load.load_result import share_text as share_text
 from core.evidence.load.load_types import (
     Alone,
     Harness,
-    LimitResult,
     LoadContrast,
     LoadResult,
     LoadVerdict,
@@ -26,12 +28,11 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import Color, Verdict, interval_texts, ratio_is_known, ratio_text
 from core.spec.load import LoadLimit, LoadSpec, load_from_dict, parse_load_limit, sizes_text
 from core.wire.errors import SpecError
-from core.wire.units import ci, interval, ms, significant
+from core.wire.units import ci, ms
 
 NOT_A_MEASUREMENT = "not a measurement"
 MEANING = "Latency is the time from the scheduled arrival of a request to its completion, waiting included."
 COLORS: Mapping[str, Color] = {"PASS": "green", "FAIL": "red", "UNDECIDED": "orange"}
-_SAID = {"PASS": "Passed", "FAIL": "Failed", "UNDECIDED": "Undecided"}
 _ENDED = {"saturated": "saturated", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -65,20 +66,6 @@ percentile, rate_text = percentile_at, rate_words
 def rate_number(rate_per_s: float) -> str:
     """Return a rate without its unit: `200`."""
     return rate_text(rate_per_s).partition(" ")[0]
-
-
-def share_text(share: float) -> str:
-    """Return a share of requests with two significant digits: `0.21 %`."""
-    return f"{significant(100 * share, 2)} %"
-
-
-def latency_text(one: Percentile) -> str:
-    """Return a percentile with its interval: `14.20 ms (95 % CI [13.10, 15.90])`."""
-    low, high = one["low_s"], one["high_s"]
-    if low is None and high is None:
-        return f"{ms(one['value_s'])} (interval unknown: too few requests)"
-    ends = interval((low or 0.0) * 1e3, None if high is None else high * 1e3, "" if high else "ms")
-    return f"{ms(one['value_s'])} ({ends})"
 
 
 # --- points -------------------------------------------------------------------------------------------------
@@ -116,29 +103,6 @@ def point_color(point: Point | RunResult) -> Color | None:
     if point["outcome"] in ("failed", "saturated"):
         return "red"
     return COLORS.get(str(point["verdict"]))
-
-
-def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
-    """Return the verdict on one limit at one rate as a sentence with its numbers.
-
-    "Passed: at 200 requests/s, p99 is 14.20 ms (95 % CI [13.10, 15.90]), limit 20 ms; 0.21 % of 12,004
-    requests were slower (at most 0.34 %, 95 % confidence)."
-    """
-    at, limit = rate_text(point["rate_per_s"]), limit_of(found["limit"])
-    said, requests = _SAID[found["verdict"]], f"{point['requests']:,} requests"
-    bound = {
-        "PASS": f"at most {share_text(found['high'])}",
-        "FAIL": f"at least {share_text(found['low'])}",
-        "UNDECIDED": f"between {share_text(found['low'])} and {share_text(found['high'])}",
-    }[found["verdict"]]
-    share = f"{share_text(found['share'])} of {requests}"
-    certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
-    if limit is None or limit.at_most_s is None:
-        return f"{said}: at {at}, {share} timed out {certain}."
-    name = percentile_name(limit.percentile)
-    known = percentile(shown_latency(point), limit.percentile)
-    value = f"{name} is {latency_text(known)}" if known is not None else f"{name} is not known"
-    return f"{said}: at {at}, {value}, limit {brief_ms(limit.at_most_s)}; {share} were slower {certain}."
 
 
 def brief_ms(seconds: float) -> str:

@@ -75,6 +75,10 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
     (["--rate", "100", "--together"], "takes 2 to 3 configurations; got 1"),
     (["--rate", "100", "--effort", "quick"], "`--effort` is for comparisons"),
     (["--rate", "100", "--engine", "torch-eager"], "needs the PyTorch source"),
+    (
+        ["--find-batching", "--rate", "1", *LIMIT, "--engine", "torch-eager"],
+        "joins inputs for a session of ONNX",
+    ),
     (["--rate", "100", "--engine", "unknown"], "`engine` takes onnxruntime"),
     (["--streams", "1,2", "--rate", "100"], "`--rate` is for traffic"),
     (["--streams", "1,2", "--limit", "p99<=20ms"], "`--limit` is for traffic"),
@@ -83,6 +87,7 @@ REFUSED: Sequence[tuple[Sequence[str], str]] = [
         "takes one configuration",
     ),
     (["--trace", "missing.csv"], "`missing.csv` cannot be read"),
+    (["--trace", "missing.csv", "--limit", "timeouts<=1%"], "A limit on timeouts needs a timeout"),
     (["--trace", "missing.csv", "--arrivals", "ramp"], "A trace has its own arrivals"),
     (["--rate", "100", "--scenario", "Server"], "`--scenario` is for LoadGen"),
     (["--engine", "mlperf-loadgen", "--scenario", "unknown"], "must be one of SingleStream"),
@@ -120,7 +125,7 @@ TRACES = {
     "backwards": ("time,rows\n0,1\n1,1\n0.5,1\n", "line 4: the time 0.5 is before"),
     "no time": ("when,rows\n0,1\n", "no column `time`"),
     "another dimension": ("time,rows,sequence\n0,1,4\n1,1,8\n", "has no free dimension `sequence`"),
-    "not text": (b"\xff\xfe\x00", "is not UTF-8 text"),
+    "not text": (b"\xff\xfe\x00", "no column `time`"),
 }
 
 
@@ -160,6 +165,28 @@ def test_loadgen_measures_the_same_session(cli: CommandLine) -> None:
     assert [one["scenario"] for one in document["tests"]] == ["SingleStream", "Offline"]
     assert document["words"].startswith("LoadGen-compatible, unofficial: LoadGen")
     assert Store(cli.home / "ortune.db").trials() == []
+
+
+# --- a closed loop ------------------------------------------------------------------------------------------
+
+
+def test_streams_are_a_closed_loop_answered_in_samples_per_second(cli: CommandLine, mlp: str) -> None:
+    done = cli.run("load", mlp, "--streams", "1,2", "--runs", "10", "--json", "-q")
+    assert done.code in (0, EXIT_UNDECIDED), done.err  # a busy machine may reject the comparison
+    document = done.document
+    assert document["axes"] == {"streams": [1, 2]}
+    assert [one["values"] for one in document["points"]] == [{"streams": 1}, {"streams": 2}]
+    assert all(one["throughput_per_s"] > 0 for one in document["points"])
+    assert "samples/s" in document["verdict"]
+
+
+def test_one_number_of_streams_without_traffic_is_a_closed_loop_and_with_traffic_a_setting(
+    cli: CommandLine, faked: Faked, mlp: str
+) -> None:
+    assert cli.run("load", DIGITS, "--streams", "2", "--rate", "10", "-q").code == 0
+    assert faked.configurations[0].spec.workload.streams == 2
+    done = cli.run("load", mlp, "--streams", "2", "--runs", "10", "--json", "-q")
+    assert done.document["axes"] == {"streams": [2]}
 
 
 # --- what the command says of a result ----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from core.api.results import Result
 from core.api.session import Session
 from core.api.stored import load_result
 from core.cli import sheets, watch
+from core.evidence.load import batching
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.run.job import Status
@@ -62,12 +63,12 @@ def test_a_limit_is_judged_in_a_sentence_with_its_numbers() -> None:
     result = sample_load_result("batching")
     point = result["points"][0]
     assert load_text.limit_sentence(point["limits"][0], point) == (
-        "Passed: at 200 requests/s, p99 is 15.35 ms (95 % CI [13.82, 17.50]), limit 20 ms; 0.25 % of 6,000 "
+        "Passed: at 200 requests/s, p99 is 15.4 ms (95 % CI [13.8, 17.5]), limit 20 ms; 0.25 % of 6,000 "
         "requests were slower (at most 0.43 %, 95 % confidence; 1 % allowed)."
     )
     failed = sample_point(sample_run(300), 0)
     assert load_text.limit_sentence(failed["limits"][0], failed) == (
-        "Failed: at 300 requests/s, p99 is 23.03 ms (95 % CI [20.72, 26.25]), limit 20 ms; 1.8 % of 9,000 "
+        "Failed: at 300 requests/s, p99 is 23.0 ms (95 % CI [20.7, 26.2]), limit 20 ms; 1.8 % of 9,000 "
         "requests were slower (at least 1.5 %, 95 % confidence; 1 % allowed)."
     )
 
@@ -166,6 +167,10 @@ def with_points(*runs: Any, verdict: Any = None) -> LoadResult:
     result["runs"], result["verdict"] = list(runs), verdict
     result["points"] = [sample_point(run, i) for i, run in enumerate(runs)]
     return result
+
+
+def with_point(run: Any) -> LoadResult:
+    return with_points(run, verdict=run["verdict"])
 
 
 def test_a_test_passes_only_if_every_point_passes_and_is_a_measurement() -> None:
@@ -313,3 +318,66 @@ def test_a_test_without_a_result_says_why() -> None:
     trial = trial_of(None, state="FAIL", error=error)
     assert loads.load_sheet(trial).headline.endswith("· load · trial aaaaaaaaaaaaaaaa · FAIL")
     assert trial_verdict(trial, None)[0].startswith("No numbers")
+
+
+def test_the_answer_at_one_rate_names_every_limit_the_worst_first() -> None:
+    run = sample_run(300)
+    fine = {
+        **run["limits"][0],
+        "limit": "p50<=20ms",
+        "allowed": 0.5,
+        "share": 0.0,
+        "high": 0.001,
+        "verdict": "PASS",
+    }
+    point = sample_point({**run, "limits": [fine, run["limits"][0]]}, 0)  # type: ignore[list-item, typeddict-item]
+    said = load_text.point_words(point)
+    assert said.startswith("Failed: at 300 requests/s, p99 is 23.0 ms")
+    assert (
+        "Passed: at 300 requests/s, p50 is 3.47 ms (95 % CI [3.38, 3.59]), limit 20 ms; 0 % of 9,000" in said
+    )
+
+
+def test_one_limit_is_said_in_the_headline_alone() -> None:
+    result = with_point(sample_run(200))
+    result["words"] = load_text.point_words(result["points"][0])
+    assert "limit" not in facts_of(result)
+    result["words"] = "Another answer."
+    assert facts_of(result)["limit"].startswith("Passed: at 200 requests/s")
+
+
+def test_pairs_that_were_only_simulated_are_counted_not_listed() -> None:
+    sheet = loads.load_sheet(trial_of(sample_load_result("batching")))
+    listed = next(one for one in sheet.parts if isinstance(one, Table) and one.columns[0].name == "best")
+    assert column_of(listed, "max_batch_size") == [8, 4]
+    assert column_of(listed, "best") == ["★", ""]
+    assert "note: 1 more pair of batch and delay was only simulated." in [
+        getattr(one, "text", "") for one in sheet.parts
+    ]
+    assert len(loads.batching_trials(sample_load_result("batching")).rows) == 3
+
+
+def test_batching_that_could_not_be_measured_has_no_numbers() -> None:
+    result = sample_load_result("batching")
+    found = result["batching"]
+    assert found is not None
+    alone, spoiled = sample_point(sample_run(200), 0), sample_load_result("limit")["points"][-1]
+    assert load_text.is_rejected(spoiled)
+    trials = [{**one, "point": 0} for one in found["trials"][:1]]
+    faster: Any = {"verdict": "FASTER", "ratio": 1.5}
+
+    def answer(alone: Any, batched: Any) -> Any:
+        return batching.chosen(
+            found["service_times"],
+            trials,  # type: ignore[arg-type]
+            [batched],
+            alone=alone,
+            contrasts=[faster],
+            p=0.99,
+        )
+
+    assert answer(alone, alone)["best"] == 0
+    assert answer(alone, spoiled)["best"] is None  # it passed, but is no measurement
+    said = answer(spoiled, spoiled)
+    assert said["words"].startswith("Not a measurement at 150 requests/s: The harness added 22 %")
+    assert "instead of not a measurement" in answer(spoiled, alone)["words"]

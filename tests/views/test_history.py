@@ -86,6 +86,7 @@ def test_a_load_test_is_listed_and_shown_with_its_answer(open_page: Open, mlp: M
     assert table(at)["Kind"].tolist() == ["load"]
     select(at, 0)
     assert lines(at, "250 requests/s confirmed, 300/s failed")
+    assert [one.proto.page for one in at.page_link if "load" in one.proto.page]
     points = at.dataframe[-1].value
     assert points["Requests/s"].tolist() == [150, 200, 250, 300, 500]
     assert not at.exception

@@ -148,9 +148,9 @@ def _load(about: AboutLoad, store: Store) -> dict[str, Any]:
         "color": load_text.color(result),
         "support": [load_text.traffic_words(asked)] if asked is not None else [],
         "rejected": load_text.point_words(spoiled[0]) if spoiled and len(spoiled) == len(fresh) else "",
-        "result": [_section("Result", sheet, without=said)],
+        "result": [_section("Result", sheet, without=[said])],
         "method": [Section(title="Method", parts=[Line(one) for one in _LOAD_METHOD]), *_machine([trial])],
-        "caveats": [*_notes(sheet, without=said), *_caveats([trial], None)],
+        "caveats": [*_notes(sheet, without=[said]), *_caveats([trial], None)],
         "files": [_file(trial, store)],
         "tool_version": _version(trial.facts),
     }
@@ -378,7 +378,7 @@ def _section(title: str, sheet: Sheet, *, without: Sequence[str] = ()) -> Sectio
 def _is_note(part: Part) -> bool:
     if isinstance(part, Note):
         return part.text.startswith("note: ") or part.text.startswith(OUTPUTS_DIFFER.upper())
-    return isinstance(part, Line) and part.text.startswith("Export: ")
+    return isinstance(part, Line) and part.text.startswith(("Export: ", "Report: "))
 
 
 def _notes(sheet: Sheet, *, without: Sequence[str] = ()) -> list[str]:

@@ -29,6 +29,7 @@ from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.trials import NOTHING_CHANGED, failed
 from core.show.sheets.trials import notes as noted
 from core.show.table import Column, Table, Value, tabulate
+from core.show.words import counted
 from core.wire.units import significant, size, span_ms
 
 MOST_SHAPES = 12  # rows of the table of new shapes
@@ -62,8 +63,8 @@ def tables(result: LoadResult) -> Iterator[Table]:
         yield together(result)
     if result["batching"] is not None:
         yield service_times(result["batching"])
-        if result["batching"]["trials"]:
-            yield batching_trials(result)
+        if any(one["point"] is not None for one in result["batching"]["trials"]):
+            yield batching_trials(result, simulated=False)
     if any(len(run["batches"]) > 1 for run in result["runs"]):
         yield batch_sizes(result)
     if any(len(run["new_shapes"]) > 1 for run in result["runs"]):
@@ -108,7 +109,7 @@ def _limit_facts(result: LoadResult) -> Iterator[Fact]:
         return
     for one in fresh[0]["limits"]:
         text = load_text.limit_sentence(one, fresh[0])
-        if text != load_text.answer(result):
+        if text not in load_text.answer(result):
             yield Fact("limit", text, load_text.COLORS[one["verdict"]])
 
 
@@ -125,9 +126,13 @@ def harness_facts(result: LoadResult) -> Iterator[Fact]:
     worst = max(known, key=lambda one: one["harness"]["share_of_p50"] if one["harness"] else 0.0)
     at = f" (at {load_text.rate_text(worst['rate_per_s'])})" if len(known) > 1 else ""
     yield Fact("harness", f"{load_text.harness_text(worst['harness'])}{at}")
+    labels = [one["label"] for one in result["configurations"]]
     for one in known:
-        if load_text.is_rejected(one) and (told := load_text.point_words(one)) != load_text.answer(result):
-            yield Fact("", told, "orange")
+        if load_text.is_rejected(one) and (told := load_text.point_words(one)) not in load_text.answer(
+            result
+        ):
+            who = f"{labels[one['configuration']]}: " if len(labels) > 1 else ""
+            yield Fact("", f"{who}{told}", "orange")
 
 
 def _resources(result: LoadResult) -> Iterator[Fact]:
@@ -148,9 +153,20 @@ def _machine(result: LoadResult) -> Iterator[Fact]:
 
 def _notes(trial: Trial, result: LoadResult) -> list[str]:
     known = {*result["notes"]}
-    own = [*(trial.facts.get("notes") or []), *(text for run in result["runs"] for text in run["notes"])]
+    alone = {index for point in result["points"] if len(point["runs"]) == 1 for index in point["runs"]}
+    own = list(trial.facts.get("notes") or [])
+    for index, run in enumerate(result["runs"]):
+        own += run["notes"] if index in alone else []  # several runs decide together
     early = [run["reason"] for run in result["runs"] if run["outcome"] in ("saturated", "failed")]
+    if result["batching"] is not None:
+        own += _simulated_note(result["batching"])
     return [load_text.MEANING, *dict.fromkeys(one for one in [*early, *own] if one and one not in known)]
+
+
+def _simulated_note(found: Batching) -> list[str]:
+    alone = sum(one["point"] is None for one in found["trials"])
+    were = "was" if alone == 1 else "were"
+    return [f"{counted(alone, 'more pair')} of batch and delay {were} only simulated."] if alone else []
 
 
 def _ended(trial: Trial) -> Iterator[Note]:
@@ -429,8 +445,8 @@ def service_times(found: Batching) -> Table:
 _SERVICE_HELP = "Median time of one call of `session.run` with that many samples, without waiting."
 
 
-def batching_trials(result: LoadResult) -> Table:
-    """Return the pairs of batch and delay: simulated, and those that were really run."""
+def batching_trials(result: LoadResult, *, simulated: bool = True) -> Table:
+    """Return the pairs of batch and delay that were really run, and the others that were `simulated`."""
     found = result["batching"]
     trials: Sequence[BatchingTrial] = [] if found is None else found["trials"]
     best = None if found is None else found["best"]
@@ -451,7 +467,7 @@ def batching_trials(result: LoadResult) -> Table:
         return "simulated only" if point is None else load_text.verdict_text(point)
 
     return tabulate(
-        list(enumerate(trials)),
+        [(number, one) for number, one in enumerate(trials) if simulated or one["point"] is not None],
         (Column("best", key="best", on="all"), lambda row: "★" if row[0] == best else ""),
         (
             Column("max_batch_size", "count", key="max_batch_size", tells=True),

@@ -311,7 +311,10 @@ def _single(trial: Trial) -> None:
             args=(trial.model_sha256, trial.id),
             **state.unless_closed("Later results of this model are compared with it."),
         )
-    page_frame.link("profile", "Profile", trial=trial.id)
+    if trial.kind == "load":
+        page_frame.link("load", "Load", help="Opens the load test with its plots.", trial=trial.id)
+    else:
+        page_frame.link("profile", "Profile", trial=trial.id)
     page_frame.link("export", "Export", trial=trial.id)
 
 

@@ -80,8 +80,9 @@ def _load(trial: Trial) -> None:
     if trial.kind == "profile":  # profiles have no result here
         TUNE.show(None)
         page_frame.switch_to("profile", trial=trial.id)
-    if trial.kind == "load":  # only its settings fit here
+    if trial.kind == "load":
         TUNE.show(None)
+        page_frame.switch_to("load", trial=trial.id)
     state.apply_spec(state.trial_spec(trial))
 
 
