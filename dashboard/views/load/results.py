@@ -109,7 +109,7 @@ def _remarks(result: LoadResult) -> None:
 def _endings(result: LoadResult) -> list[str]:
     """Return why runs ended early or are no measurement, a sentence each."""
     labels, lines = load_charts.labels_of(result), []
-    for one in result["runs"]:
+    for one in load_charts.runs_of(result):
         where = load_charts.place_of(one, labels)
         if one["outcome"] in ("failed", "saturated"):
             lines.append(f"At {where}: {one['reason'] or one['outcome']}")
@@ -380,7 +380,7 @@ def _draw_view(
 
 def _pick_run(result: LoadResult, point: Point | None) -> RunResult:
     """Draw the choice of a run, where there are several; return it, at first one of the answer."""
-    runs, labels = result["runs"], load_charts.labels_of(result)
+    runs, labels = load_charts.runs_of(result), load_charts.labels_of(result)
     names = [_run_label(index, one, labels) for index, one in enumerate(runs)]
     first = point["runs"][0] if point is not None and point["runs"] else 0
     if st.session_state.get(RUN) not in names:
