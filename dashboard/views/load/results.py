@@ -43,8 +43,13 @@ HARNESS_HELP = (
 )
 
 
-def draw(trial: Trial) -> None:
-    """Draw a load test that has ended: complete, failed or cancelled."""
+def draw(trial: Trial, *, brief: bool = False) -> None:
+    """Draw a load test that has ended: complete, failed or cancelled.
+
+    Args:
+        trial: the load test.
+        brief: its answer and a plot alone, below one that runs.
+    """
     result = load_text.load_of(trial)
     if trial.state == "FAIL" and trial.error is not None:
         messages.report(trial.error, "This load test failed")
@@ -61,10 +66,12 @@ def draw(trial: Trial) -> None:
         _headline(trial, result)
         with st.container(key="load.first", gap="xsmall"):
             point = load_charts.main_point(result)
-            if point is not None:
+            if point is not None and not brief:
                 results.strip(cells(result, point)[:MOST_CELLS], "numbers")
             if result["runs"] or result["points"]:
                 _plots(result, point)
+        if brief:
+            return
         _remarks(result)
         _tables(result)
         collapsible.group("Details", partial(_details, trial), key="load.details", icon="info")
