@@ -345,6 +345,13 @@ def test_a_link_to_another_kind_of_result_is_refused(open_page: Open, mlp: Model
     assert tells(at.error[0].value, trial.id[:12])
 
 
+def test_a_link_to_tune_and_the_history_lead_here(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp, sample_load_result("limit"))
+    at = open_page(trial=trial.id)
+    assert at.title[0].value == "Load"
+    assert cards(at)["highest"] == "250/s"
+
+
 # --- while it runs ------------------------------------------------------------------------------------------
 
 
