@@ -54,7 +54,7 @@ def export_source_of(store: Store, trial: Trial) -> ExportSource:
 
 def _with_best_batching(trial: Trial) -> Trial:
     load: Any = trial.facts.get("load")
-    best = None if load is None else best_batching(load["batching"])
+    best: Any = None if load is None else best_batching(load["batching"])
     if best is None:
         return trial
     batching = {name: best[name] for name in BatchingSpec.model_fields if best[name]}

@@ -135,6 +135,8 @@ def test_too_few_requests_leave_it_open_and_the_next_test_is_longer() -> None:
     long["limits"][0] |= {"verdict": "UNDECIDED"}
     assert seconds_needed(asked) == 30
     assert seconds_needed(asked, points(load_test(long))) == 90  # twice 9,000 requests at 200/s
+    long["harness"] = {**long["harness"], "accepted": False}  # type: ignore[typeddict-item]
+    assert seconds_needed(asked, points(load_test(long))) == 30  # more of the same would not count either
 
 
 @pytest.mark.parametrize(
