@@ -66,6 +66,14 @@ _TABLE = (
         old_name="curves",
     ),
     Page(
+        title="Load",
+        icon="traffic",
+        group="Measure",
+        kept=r"question|chosen|own|rates|limits|duration_s|budget_s|arrivals|on_s|off_s|from_percent|steps"
+        r"|low_percent|rows|dim\..+|timeout|trace|turns|seed|streams|threads|view|tail",
+        recorded=lambda store: [one.model_sha256 for one in store.trials(kind="load")],
+    ),
+    Page(
         title="Profile",
         icon="search_insights",
         group="Understand",

@@ -284,6 +284,8 @@ class TrialResult(TrialNumbers, Provenance, total=False):
     assigned_nodes: dict[str, int]  # profile only: execution provider -> nodes, before late fusions
     profile: dict[str, Any]  # profile only: nodes with their times, and a timeline
     overhead: dict[str, float | None] | None  # profile only: overhead of the profiler
+    load: dict[str, Any]  # load test only: its result, a `LoadResult`
+    requests: list[dict[str, Any]]  # load test only: times of every request, for each run
     unprofiled_latencies_s: list[float]
     trace: str  # file name of ONNX Runtime's trace, in the folder of the store
     samples_pruned_at: float  # when raw measurements were pruned, seconds since the epoch

@@ -105,10 +105,9 @@ def parse_load_limit(text: str) -> LoadLimit:
         share = _SHARE.fullmatch(value)
         if share is None:
             raise SpecError(f"`{value[:20]}` is no share of timeouts.", hint=_LIMIT_HINT)
-        return LoadLimit(share=float(share[1]) / (100 if share[2] else 1))
-    return LoadLimit(
-        share=round(1 - float(percent) / 100, 9), at_most_s=parse_time(value, what=f"p{percent}")
-    )
+        return validated(LoadLimit, {"share": float(share[1]) / (100 if share[2] else 1)})
+    at_most_s = parse_time(value, what=f"p{percent}")
+    return validated(LoadLimit, {"share": round(1 - float(percent) / 100, 9), "at_most_s": at_most_s})
 
 
 def parse_time(text: str, *, what: str) -> float:

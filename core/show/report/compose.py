@@ -15,7 +15,7 @@ from core.evidence.verdict import Color, Grade, icon_and_color, is_rejected
 from core.run.best_point import rank_points
 from core.run.search import search_provenance
 from core.run.search.stored import answer_of
-from core.show import comparison_text, export, verdict
+from core.show import comparison_text, export, load_text, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
@@ -23,6 +23,7 @@ from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutLoad,
     AboutScorecard,
     AboutSearch,
     AboutSweep,
@@ -37,6 +38,7 @@ from core.show.sheets import (
     Sheet,
     comparisons,
     differences,
+    loads,
     models_and_machines,
     scorecards,
     searches,
@@ -46,6 +48,7 @@ from core.show.sheets import trials as sheets
 from core.spec import yaml_from_spec
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
+from core.spec.load import QUESTIONS
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store
 from core.wire.errors import TunerError
@@ -57,6 +60,15 @@ _ROUNDS = (
     "Every launch starts a fresh process of each configuration. In every round each process runs one "
     "short block, in random order, while the others are paused; ratios are taken within a round. Two "
     "copies of ONNX Runtime's default run in the same rounds; their difference is noise (the A/A test)."
+)
+_LOAD_METHOD = (
+    "Requests arrive at scheduled times, whether or not earlier ones are answered. Latency is the time from "
+    "the scheduled arrival to the completion. Client and server share the CPUs of one machine; no network "
+    "is involved.",
+    "Every run says what the harness added: the ideal queue is replayed with the scheduled arrivals and the "
+    "measured service times. A run in which the harness adds more than 10 % of p50 is not a measurement.",
+    "Bounds on the share of slow requests are one-sided, with 95 % confidence, from 20 or more equal parts "
+    "of a run, because requests that follow each other are dependent.",
 )
 _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
@@ -71,6 +83,8 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         recorded: the demo's note that it was not measured here.
     """
     match about:
+        case AboutLoad():
+            found = _load(about, store)
         case AboutTrial():
             found = _trial(about, store, price)
         case AboutComparison():
@@ -115,6 +129,30 @@ def _trial(about: AboutTrial, store: Store, price: Price | None) -> dict[str, An
         "caveats": [*_notes(sheet), *_caveats([trial, *about.beside], comparison)],
         "files": [_file(trial, store)],
         "tool_version": _version(result),
+    }
+
+
+def _load(about: AboutLoad, store: Store) -> dict[str, Any]:
+    trial, result = about.trial, about.result
+    sheet, said = loads.load_sheet(trial), load_text.answer(result)
+    fresh = [one for one in result["points"] if one["fresh"]]
+    spoiled = [one for one in fresh if load_text.is_rejected(one)]
+    asked = load_text.question_of(result)
+    models = ", ".join(dict.fromkeys(one["model"] for one in result["configurations"]))
+    return {
+        "kind": "Load test",
+        "id": trial.id,
+        "title": f"{models}: {QUESTIONS[asked.question] if asked is not None else 'load test'}",
+        "measured_at": trial.finished_at or trial.created_at,
+        "verdict": said,
+        "color": load_text.color(result),
+        "support": [load_text.traffic_words(asked)] if asked is not None else [],
+        "rejected": load_text.point_words(spoiled[0]) if spoiled and len(spoiled) == len(fresh) else "",
+        "result": [_section("Result", sheet, without=said)],
+        "method": [Section(title="Method", parts=[Line(one) for one in _LOAD_METHOD]), *_machine([trial])],
+        "caveats": [*_notes(sheet, without=said), *_caveats([trial], None)],
+        "files": [_file(trial, store)],
+        "tool_version": _version(trial.facts),
     }
 
 
