@@ -64,7 +64,9 @@ def test_too_few_requests_are_undecided(line: CommandLine, slow: str) -> None:
 
 
 def test_more_than_the_capacity_saturates(line: CommandLine, slow: str) -> None:
-    done = line.run("load", slow, "--rate", "2000", "--duration", "5s", "--limit", "p99<=100ms", "--json", "-q")
+    done = line.run(
+        "load", slow, "--rate", "2000", "--duration", "5s", "--limit", "p99<=100ms", "--json", "-q"
+    )
     assert done.code == EXIT_FAILED
     (point,) = done.document["load"]["points"]
     assert point["outcome"] == "saturated"

@@ -351,6 +351,11 @@ def test_open_targets_of_a_configuration_are_one_load_test(
     assert more == {"model_name": record().name, "wait_quiet_s": 7.0}
 
 
+def test_targets_at_one_rate_are_one_load_test_that_is_long_enough_for_all(store: Store) -> None:
+    [one] = needed(card(store, subject(), texts=(ASKED, "200/s with p99.9<=50ms"))).loads
+    assert (one.load.rates, one.load.duration_s) == ((200,), 150)
+
+
 def test_many_targets_are_several_load_tests(store: Store) -> None:
     texts = tuple(f"{rate}/s with p99<=20ms" for rate in range(200, 230))
     work = needed(card(store, subject(), texts=texts))
