@@ -112,7 +112,6 @@ SHORT = Size(
 )
 STALL_S, EVERY_S, FIRST_STALL_S = 0.25, 10.0, WARMUP_S + 5.0
 STALLED_LOAD, LOADS = 0.5, (0.5, 0.7)  # shares of capacity: in front of stalls, and of the long runs
-SHARE = 0.99  # the percentile that is the limit
 CAPACITY_S = 1.0
 MOST_MILLISECOND = 200.0  # requests/s
 LIMIT = "p99<=5ms"
@@ -366,7 +365,7 @@ def fill(
 
 def said(row: Mapping[str, Any]) -> str:
     """A line of progress."""
-    shown = {name: value for name, value in row.items() if not isinstance(value, list) and name != "at"}
+    shown = {name: value for name, value in row.items() if name not in ("at", "latencies", "stalls_s")}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
@@ -449,7 +448,7 @@ def omission(journal: Journal, given: Given) -> None:
 
 
 def passes(journal: Journal, given: Given) -> None:
-    """Long runs; the record keeps which requests were slower than the run's own p99."""
+    """Long runs, of which the record keeps every latency."""
     entry = given.entries[LONG]
 
     def make(load: float) -> Make:
@@ -458,17 +457,16 @@ def passes(journal: Journal, given: Given) -> None:
             seed = 100 * number + round(10 * load)
             ran = checked(open_run(entry, asked, given.size.passes_s, seed))
             latency_s, chosen = ran.latency_s(), ran.counted()
-            limit_s, slow = queues.slowest([latency_s[index] for index in chosen], SHARE)
+            counted_s = [latency_s[index] for index in chosen]
             return {
                 "rate": asked,
                 "seconds": given.size.passes_s,
                 "warmup_s": WARMUP_S,
                 "seed": seed,
                 "n": len(chosen),
-                "limit_s": limit_s,
-                "slow": slow,
-                **both("latency", [latency_s[index] for index in chosen]),
                 "service_s": statistics.median(ran.service_s()),
+                "latencies": queues.packed(counted_s),
+                **both("latency", counted_s),
                 **ran.machine(),
             }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from benchmarks import load, load_figures, load_peer_figures, queues
 from benchmarks.experiment import Machine
 from benchmarks.journal import Clock, Journal
+from core.evidence.load.bounds import Counted
 from core.evidence.load.load_types import Arrivals, Kind, RawRun
 from core.evidence.load.queueing import ideal
 from core.wire.errors import WorkerError
@@ -123,9 +126,13 @@ def test_the_rule_of_mlperf_has_its_known_least_numbers_of_requests() -> None:
     assert queues.most_bad(63, 0.1, 0.99) == 0
 
 
-def test_segments_hold_their_own_slow_requests() -> None:
-    assert queues.segments([0, 9, 10, 25, 29], 29, 10) == [[0, 9], [0]]
-    assert queues.slowest([1, 5, 3, 4, 2], 0.6) == (3, [1, 3])
+def test_segments_are_whole() -> None:
+    assert queues.segments(29, 10) == [slice(0, 10), slice(10, 20)]
+    assert queues.segments(9, 10) == []
+
+
+def test_packed_latencies_are_whole_microseconds() -> None:
+    assert queues.unpacked(queues.packed([0.0, 1.2345678e-3, 5000.0])) == [0.0, 1.235e-3, 4294.967295]
 
 
 def test_answers_contradict_each_other_only_where_one_fails_what_another_confirms() -> None:
@@ -194,40 +201,41 @@ def test_an_answer_of_the_command_is_kept_without_its_rest() -> None:
 # --- figures ------------------------------------------------------------------------------------------------
 
 
-def long_run(n_seconds: float = 10.0) -> dict[str, Any]:
+def long_run(slow: Callable[[int], bool] = lambda i: False) -> dict[str, Any]:
     row = {**QUIET, "kind": "passes", "subject": "a model", "utilization": 0.5, "rate": 500.0, "seed": 3}
-    row |= {"seconds": n_seconds, "warmup_s": 2.0, "limit_s": 0.01}
-    n = sum(at >= 2 for at in queues.poisson(500, 2 + n_seconds, 3))
-    return {**row, "n": n, "slow": []}
+    row |= {"seconds": 10.0, "warmup_s": 2.0}
+    n = sum(at >= 2 for at in queues.poisson(500, 12, 3))
+    latencies = [2e-3 if slow(i) else 1e-3 + i % 7 * 1e-5 for i in range(n)]
+    return {**row, "n": n, "latencies": queues.packed(latencies)}
 
 
-def test_a_segment_without_slow_requests_passes_and_one_with_many_does_not() -> None:
-    row = long_run()
+def test_a_rule_passes_a_segment_without_slow_requests_and_none_with_many() -> None:
     for rule in load_figures.RULES.values():
-        assert load_figures.passed(row, 1000, rule) == (row["n"] // 1000, row["n"] // 1000)
-        many = {**row, "slow": list(range(0, row["n"], 20))}
-        assert load_figures.passed(many, 1000, rule) == (0, row["n"] // 1000)
+        assert load_figures.LongRun.of(long_run()).passed(1000, rule) == (5, 5)
+        run = load_figures.LongRun.of(long_run(lambda i: i < 50))  # 1 % of 5,035
+        assert run.passed(1000, rule) == (4, 5)
 
 
 def test_requests_that_come_in_one_burst_count_less_for_ortune_than_for_mlperf() -> None:
-    slow = list(range(100, 104))  # 4 of 1,000: the most with which the rule for independent requests passes
-    at_s = [i / 500 for i in range(1000)]
-    assert load_figures.by_mlperf(at_s, slow)
-    assert not load_figures.by_ortune(at_s, slow)
+    spread = [1 + i * 7919 % 1000 / 1e4 for i in range(1000)]
+    burst = [one + (100 <= i < 104) for i, one in enumerate(spread)]  # 4: as many as independent ones may be
+    segment = Counted(at_s=[i / 500 for i in range(1000)], value_s=burst, from_s=0, until_s=2)
+    assert load_figures.by_mlperf(segment, 1.5)
+    assert not load_figures.by_ortune(segment, 1.5)
+    assert load_figures.by_ortune(replace(segment, value_s=spread), 1.5)
 
 
 def test_a_record_whose_arrivals_are_not_those_of_its_seed_is_refused() -> None:
-    row = long_run()
-    assert len(load_figures.arrivals_of(row)) == row["n"]
     with pytest.raises(ValueError, match="arrivals"):
-        load_figures.arrivals_of({**row, "n": row["n"] - 1})
+        load_figures.LongRun.of({**long_run(), "seed": 4})
 
 
 def test_the_worst_second_shows_slow_requests_that_came_together() -> None:
-    row = long_run()
-    at_s = load_figures.arrivals_of(row)
-    late = [index for index, at in enumerate(at_s) if 5 <= at < 6][:30]
-    assert load_figures.in_worst_second({**row, "slow": [*range(10), *late]}) == 0.75
+    at_s = load_figures.LongRun.of(long_run()).at_s
+    together = [i for i, at in enumerate(at_s) if 5 <= at < 6][:36]
+    run = load_figures.LongRun.of(long_run(lambda i: i in together or i < 12))  # the first at second 2
+    assert run.limit_s == 1.06e-3
+    assert run.in_worst_second() == 0.75
 
 
 def test_figures_say_whether_the_target_is_met_and_what_failed() -> None:
