@@ -51,7 +51,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks.journal import tell  # noqa: E402
 from benchmarks.load_inside import percentiles, poisson  # noqa: E402
 from benchmarks.load_server import NAME, ROOT, Server, running  # noqa: E402
-from core import wire  # noqa: E402
+from core import __version__, wire  # noqa: E402
 from core.process.job_worker import run_job  # noqa: E402
 from core.run.plan import feed_plan, session_plan  # noqa: E402
 from core.spec import WorkloadSpec, session_from_dict  # noqa: E402
@@ -61,7 +61,7 @@ MODEL = ROOT / "sample_models" / "tiny_transformer.onnx"
 SAMPLES, SEQUENCE = 16, 32  # a few milliseconds, so that HTTP is small beside it
 SHARES = (0.3, 0.6, 0.9)
 STALL_SHARE, STALL = 0.5, {"stall_s": 0.25, "every_s": 10.0}
-RATE_S, STALL_S = 6.0, 20.0  # of one run
+RATE_S, STALL_S = 6.0, 18.0  # of one run
 LATE_RATES, LATE_S = (50, 200, 1000), 4.0
 SIMULATIONS = 200
 CALLS = 300  # back to back, for the capacity
@@ -547,7 +547,7 @@ def versions(given: Any) -> dict[str, str]:
 
 def main() -> int:
     parser = lab.options(__doc__)
-    parser.add_argument("what", nargs="*", choices=("latency", "lateness", []), help="default: both")
+    parser.add_argument("what", nargs="*", help="latency, lateness; default: both")
     parser.add_argument("--seconds", type=float, default=RATE_S, help="of a run without stalls")
     parser.add_argument("--stall-seconds", type=float, default=STALL_S, help="of a run with stalls")
     for name in ("perf_analyzer", "aiperf", "locust"):
@@ -555,30 +555,43 @@ def main() -> int:
         parser.add_argument(
             option, default=shutil.which(name), metavar="PROGRAM", help="default: on the PATH"
         )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing: print a kept record")
     given = parser.parse_args()
+    if given.report is not None:
+        first, *kept = map(json.loads, given.report.read_text().splitlines())
+        return report(first["head"], kept)
     what = given.what or ["latency", "lateness"]
+    if unknown := set(what) - {"latency", "lateness"}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
     machine = lab.this_machine()
-    head = {"script": "load_peers", "machine": machine.text, "fingerprint": machine.fingerprint}
+    head = {
+        "script": "load_peers",
+        "machine": machine.text,
+        "fingerprint": machine.fingerprint,
+        "version": __version__,
+        "day": lab.today(),
+        "versions": versions(given),
+    }
     rows: list[dict[str, Any]] = []
     with lab.turn("benchmarks/load_peers.py"):
         for name, make in (("latency", measured), ("lateness", late)):
             for row in make(given) if name in what else ():
                 rows.append(row)
                 tell(f"{row['kind']}: {row.get('condition', '')} {row.get('generator', '')}")
-    found = {"head": {**head, "versions": versions(given)}, "rows": rows}
     if given.json is not None:
-        given.json.write_text("".join(f"{json.dumps(one)}\n" for one in ({"head": found["head"]}, *rows)))
-    return report(machine, found)
+        given.json.write_text("".join(f"{json.dumps(one)}\n" for one in ({"head": head}, *rows)))
+    return report(head, rows)
 
 
-def report(machine: lab.Machine, found: Mapping[str, Any]) -> int:
-    """Print all tables."""
-    lab.head(machine)
-    for name, version in found["head"]["versions"].items():
+def report(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> int:
+    """Print all tables; return the exit code."""
+    print(f"{head['day']}, ORTune {head['version']}, {head['machine']}\nfingerprint {head['fingerprint']}\n")
+    for name, version in head["versions"].items():
         print(f"{name}: {version}")
-    print()
+    busiest = max((row["steal"] for row in rows if "steal" in row), default=0.0)
+    print(f"Largest steal of a run: {100 * busiest:.2g} %\n")
     kinds: dict[str, list[Any]] = {}
-    for row in found["rows"]:
+    for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
     met = True
     if "latency" in kinds:

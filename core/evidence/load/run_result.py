@@ -133,7 +133,13 @@ def _of_served(raw: RawRun, window: _Window, starts: Sequence[int], ends: Sequen
 # --- one run ------------------------------------------------------------------------------------------------
 
 
-def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None) -> RunResult:
+def run_result(
+    raw: RawRun,
+    load: LoadSpec,
+    batching: BatchingSpec | None = None,
+    *,
+    beside: Sequence[int] = (),
+) -> RunResult:
     """Return the numbers of a run; one that ended early keeps what was measured.
 
     A percentile that the requests cannot support is left out. So is the latency of a saturated run, which
@@ -153,12 +159,13 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
     done = [i for i, end in enumerate(ends) if from_ns <= end < until_ns and end]
     kinds, kind = raw.kinds, raw.arrivals.kind
     seconds = window.seconds or math.inf
-    added = harness(raw, load, batching)
+    # What another model that serves takes from the CPUs is a cost of sharing, not of the harness.
+    added = None if beside else harness(raw, load, batching)
     rejected = added is not None and not added["accepted"]
     limits = _limits(load.limits, [raw.outcome], latencies, rejected=rejected)
     result: RunResult = {
         "configuration": raw.configuration,
-        "beside": [],
+        "beside": list(beside),
         "rate_per_s": len(window.range) / seconds,
         "turn": raw.turn,
         "outcome": raw.outcome,

@@ -80,6 +80,8 @@ def _load(trial: Trial) -> None:
     if trial.kind == "profile":  # profiles have no result here
         TUNE.show(None)
         page_frame.switch_to("profile", trial=trial.id)
+    if trial.kind == "load":  # only its settings fit here
+        TUNE.show(None)
     state.apply_spec(state.trial_spec(trial))
 
 
