@@ -94,7 +94,8 @@ def test_a_closed_loop_agrees_with_the_latency_of_the_session() -> None:
     one = run_loadgen(plan("SingleStream"), in_process.run)
     eight = run_loadgen(plan("MultiStream"), in_process.run)
     assert one["valid"]
-    assert one["samples_per_s"] == pytest.approx(ROWS / one["latency_s"]["mean"], rel=0.5)
+    # a closed loop is never faster than its latency allows, and a busy machine may delay its next query
+    assert 1 / 12 < one["samples_per_s"] * one["latency_s"]["mean"] / ROWS < 1.05
     assert eight["latency_s"]["mean"] > 2 * one["latency_s"]["min"]  # of the whole query, not of an inference
 
 

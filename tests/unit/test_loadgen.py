@@ -121,7 +121,7 @@ def test_the_sheet_shows_numbers_reasons_and_the_label() -> None:
     )
     (table,) = [one for one in sheet.parts if isinstance(one, Table)]
     assert [list(row) for row in table.rows] == [
-        ["Offline", "yes", 1e-3, 2e-3, 5e-3, 190, 123.4, 2.5],
+        ["Offline", "yes", None, None, None, 190, 123.4, 2.5],
         ["Server", "no", 1e-3, 2e-3, 5e-3, 190, 123.4, 2.5],
     ]
     notes = [one.text for one in sheet.parts if isinstance(one, Note)]

@@ -276,7 +276,7 @@ def _settings(plan: wire.LoadGenPlan, expected_s: float) -> tuple[Any, list[str]
     query_s = {  # too low a value costs time or memory; with too high a one, LoadGen runs out of queries
         "SingleStream": expected_s + CALL_S,
         "MultiStream": expected_s * plan["samples_per_query"] / streams,
-        "Offline": OFFLINE_SHARE * expected_s / streams,
+        "Offline": OFFLINE_SHARE * (expected_s + CALL_S / 2) / streams,
         "Server": 1 / max(1e-9, plan["rate"]),
     }[scenario]
     duration_s, notes = _affordable(plan["duration_s"], query_s)
