@@ -121,7 +121,7 @@ def _harness(rows: Sequence[Record], about: About) -> Iterator[Row]:
             )
 
 
-def _count(rows: Sequence[Record], what: str) -> str:
+def _count(rows: Sequence[object], what: str) -> str:
     return f"{len(rows)} {what}" + ("s" if len(rows) > 1 else "")
 
 
@@ -290,29 +290,37 @@ def _share_passed(condition: str, runs: Sequence[LongRun], found: tuple[str, int
 
 def _limit(rows: Sequence[Record], about: About) -> Iterator[Row]:
     for state, (subject, limit), own in _groups(rows, "subject", "limit"):
-        condition = f"{STATES[state]}; {subject}; {limit}".replace("<=", " ≤ ").replace("5ms", "5 ms")
-        answers = [(row["confirmed_per_s"] or 0.0, row["failed_per_s"] or math.inf) for row in own]
-        confirmed = [low for low, _ in answers if low]
+        condition = f"{STATES[state]}; {subject}; {limit}".replace("<=", " ≤ ").replace("ms", " ms")
+        aimed = state == "quiet"
         known: dict[str, Any] = {"condition": condition, **about}
-        more = {
-            "lowest failed rate": _range([high for _, high in answers if high < math.inf]),
-            "capacity of a closed loop": _range([row["capacity_per_s"] for row in own]),
-            "wall time, longest": f"{text(max(row['wall_s'] for row in own), 1)} s",
-            **_machine(own),
-        }
+        confirmed = [row["confirmed_per_s"] for row in own if row["confirmed_per_s"]]
+        yield Row(
+            measure="answers that confirm a rate",
+            n=str(len(own)),
+            estimate=str(len(confirmed)),
+            target="all" if aimed else "",
+            met=met(len(confirmed), least=len(own)) if aimed else "",
+            note="" if len(confirmed) == len(own) else own[0].get("words", ""),
+            more={
+                "capacity of a closed loop": _range([row["capacity_per_s"] for row in own]),
+                "wall time, longest": f"{text(max(row['wall_s'] for row in own), 1)} s",
+                **_machine(own),
+            },
+            **known,
+        )
         if confirmed:
+            failed = [row["failed_per_s"] for row in own if row["failed_per_s"]]
             yield Row(
                 measure="highest confirmed rate, mean",
-                n=_count(own, "answer"),
+                n=_count(confirmed, "answer"),
                 **_numbers(queues.mean_interval(confirmed), 1, 0),
                 unit="requests/s",
-                more={"range": _range(confirmed), **more},
-                note="" if len(confirmed) == len(own) else f"{len(own) - len(confirmed)} confirmed no rate.",
+                more={"range": _range(confirmed), "lowest failed rate": _range(failed)},
                 **known,
             )
-        if len(own) > 1:
+        if len(confirmed) > 1:  # of fewer, no two can contradict each other
+            answers = [(row["confirmed_per_s"] or 0.0, row["failed_per_s"] or math.inf) for row in own]
             count = queues.disjoint(answers)
-            aimed = state == "quiet"
             yield Row(
                 measure="pairs of answers of which one confirms what the other fails",
                 n=str(math.comb(len(own), 2)),

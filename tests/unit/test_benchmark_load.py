@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, load_figures, load_peer_figures, queues
+from benchmarks import load, load_bound_figures, load_figures, load_peer_figures, queues
 from benchmarks.experiment import Machine
 from benchmarks.journal import Clock, Journal
 from core.evidence.load.bounds import Counted
@@ -187,13 +187,8 @@ def test_an_answer_of_the_command_is_kept_without_its_rest() -> None:
         "failed_per_s": None,
         "undecided_per_s": None,
     }
-    run = {"interference": {"steal_share": 0.002}, "busy": None}
-    document = {"load": {"highest": [{**highest, "words": "…"}], "runs": [run, {"busy": None}]}}
-    found = load.answer(document)
-    assert {name: found[name] for name in highest} == highest
-    assert (found["steal"], found["quiet"]) == (0.002, True)
-    run["busy"] = {"words": "chromium used 1 core"}
-    assert load.answer(document)["quiet"] is False
+    found = load.answer({"load": {"highest": [{**highest, "words": "…"}], "runs": []}})
+    assert found == {**highest, "words": "…"}
     with pytest.raises(ValueError, match="no result"):
         load.answer({"load": None, "error": "it failed"})
 
@@ -283,17 +278,32 @@ def test_a_contradiction_of_two_answers_misses_the_target() -> None:
         {**row, "confirmed_per_s": 350.0, "failed_per_s": None},
     ]
     found = [one for one in load_figures.rows_of(HEAD, answers) if one.question == "load-limit"]
-    assert [(one.estimate, one.met) for one in found] == [("330", ""), ("1", "no")]
+    assert [(one.estimate, one.met) for one in found] == [("2", "yes"), ("330", ""), ("1", "no")]
+
+
+def test_answers_without_a_rate_are_no_agreement() -> None:
+    row = {
+        **QUIET,
+        "kind": "limit",
+        "subject": "m",
+        "limit": "p99<=5ms",
+        "capacity_per_s": 9.0,
+        "wall_s": 3.0,
+    }
+    answers = [{**row, "confirmed_per_s": None, "failed_per_s": None, "words": "No rate."}] * 5
+    found = [one for one in load_figures.rows_of(HEAD, answers) if one.question == "load-limit"]
+    assert [(one.estimate, one.n, one.met, one.note) for one in found] == [("0", "5", "no", "No rate.")]
 
 
 def test_without_a_record_every_question_says_that_it_is_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (load_figures, load_peer_figures):
+    found = []
+    for module in (load_figures, load_bound_figures, load_peer_figures):
         monkeypatch.setattr(module, "RECORD", tmp_path / "none.jsonl")
-    found = load_figures.every_row() + load_peer_figures.every_row()
+        found += module.every_row()
     assert {row.met for row in found} == {load_figures.NOT_MEASURED}
-    assert len({row.question for row in found}) == len(found) >= 6
+    assert len({row.question for row in found}) == len(found) >= 7
 
 
 def peer(generator: str, p99_s: float, truth_s: float = 0.1) -> dict[str, Any]:
@@ -317,3 +327,14 @@ def test_ortune_misses_its_target_where_another_generator_is_closer_to_the_truth
     found = load_peer_figures.rows_of(HEAD, [peer("ORTune", 0.102), peer("LoadGen, Server", 0.1)])
     [own] = [row for row in found if row.target and row.measure.endswith("p99")]
     assert (own.met, own.note) == ("no", "Smaller: LoadGen, Server.")
+
+
+def test_false_passes_of_a_simulated_queue_are_beside_its_power() -> None:
+    cell = {"queue": "exponential, utilisation 0.5", "recurs": True, "requests": 1000, "runs": 2000}
+    cell |= {"passes": {"ORTune": 100, "at the limit": 180, "independent": 400}, "intervals": 0, "contain": 0}
+    lower = {**cell, "passes": {**cell["passes"], "ORTune": 900}}
+    cells = [{**cell, "scale": 1.0}, {**lower, "scale": 0.9}, {**cell, "scale": 1.0, "requests": 3000}]
+    found, other = load_bound_figures.rows_of([*cells[:2], {**cells[2], "recurs": False}], "2026-11-27")
+    assert (found.estimate, found.n, found.met) == ("5.0", "2000", "yes")
+    assert (found.more["as if independent"], found.more["passes at 90 % of the rate"]) == ("20.0 %", "45 %")
+    assert (other.met, other.more["passes at 90 % of the rate"]) == ("", "–")
