@@ -82,6 +82,7 @@ def prepare_services(
         resolved = resolve_trial(one.spec, service.store, service.run)
         if index == 0:
             service.on_resolved(trial, resolved)
+        resolved = replace(resolved, spec=_with_some_sizes(resolved.spec, load, trace))
         ready = prepare_trial(resolved, service.store, service.run)
         spec, rows = resolved.spec, resolve_batch(resolved.spec.workload, ready.info)
         kinds, weights = _kinds(load, trace, rows)
@@ -134,6 +135,15 @@ def _kinds(load: LoadSpec, trace: Trace | None, rows: int) -> tuple[Sequence[Kin
     if not load.rows:
         kinds = [replace(one, rows=rows) for one in kinds]
     return kinds, weights
+
+
+def _with_some_sizes(spec: TrialSpec, load: LoadSpec, trace: Trace | None) -> TrialSpec:
+    """The spec with a size for every dimension that the traffic varies, for the warm-up."""
+    likely = {name: max(sizes, key=lambda size: sizes[size]) for name, sizes in load.dims.items()}
+    first = dict(trace.kinds[0].dims) if trace is not None else likely
+    dims = {**first, **spec.workload.dims}
+    workload = spec.workload.model_copy(update={"dims": dims})
+    return spec.model_copy(update={"workload": workload}) if dims != spec.workload.dims else spec
 
 
 def read_trace(load: LoadSpec) -> Trace | None:
