@@ -90,7 +90,7 @@ def simulated(
     """Arrivals and latencies of some runs, one in each line; the queue is in its steady state."""
     shape = (runs, requests + WARMUP)
     gaps = rng.exponential(1 / (queue.utilisation * scale), shape)
-    service = _service(queue.service, rng, shape)
+    service = service_times(queue.service, rng, shape)
     arrivals = np.cumsum(gaps, axis=1)
     if queue.slow is not None:
         for line in range(runs):
@@ -101,7 +101,8 @@ def simulated(
     return arrivals[:, WARMUP:] - arrivals[:, WARMUP - 1 : WARMUP], latency[:, WARMUP:]
 
 
-def _service(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> Numbers:
+def service_times(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> Numbers:
+    """Service times of a mean of 1."""
     if kind == "exponential":
         return rng.exponential(1.0, shape)
     if kind == "lognormal":

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.evidence.load.load_types import Arrivals, Kind, RawRun, RunResult
+from core.evidence.load.queueing import simulate
 from core.evidence.load.run_result import LiveCourse, course, point, run_result
 from core.evidence.statistics import percentile
 from core.spec.load import BatchingSpec, LoadSpec, parse_load_limit
@@ -313,6 +314,15 @@ def test_the_live_course_shows_the_queue_while_it_grows() -> None:
     assert first["queue"] < later["queue"]
     assert first["p50_s"] is None  # warm-up
     assert later["p50_s"] is not None
+
+
+def test_a_closed_loop_has_no_queue_and_the_latency_of_its_calls() -> None:
+    arrivals = Arrivals(at_ns=array("q", bytes(8 * 5000)), kind=array("H", bytes(2 * 5000)))
+    raw = simulate(arrivals, [Kind(rows=1)], lambda _: 0.002, duration_s=4.0, warmup_s=0.5)
+    end = LiveCourse().update(cut(raw, 4.0), 4.0)
+    assert (end["queue"], end["p50_s"], end["p99_s"]) == (0, 0.002, 0.002)
+    assert [one["arrivals"] for one in end["course"]] == pytest.approx([500] * 4, abs=1)
+    assert [one["completions"] for one in end["course"]] == pytest.approx([500] * 4, abs=1)
 
 
 def test_a_long_live_course_joins_its_parts() -> None:

@@ -520,7 +520,10 @@ class LiveUpdate(TypedDict):
 
 
 class LiveCourse:
-    """The course of one running run; each update reads only the requests that are new since the last one."""
+    """The course of one running run; each update reads only the requests that are new since the last one.
+
+    In a closed loop, whose requests are all due at 0, a request arrives when it is taken.
+    """
 
     def __init__(self) -> None:
         self._course: _Course | None = None
@@ -538,14 +541,16 @@ class LiveCourse:
             self._course = _Course(1.0, raw.warmup_s)
         at_ns, starts, ends, n = raw.arrivals.at_ns, raw.start_ns, raw.end_ns, len(raw.arrivals.at_ns)
         warm_ns, now_ns = raw.warmup_s * _NS, elapsed_s * _NS
-        while self._arrived < n and at_ns[self._arrived] <= now_ns:
-            self._course.arrive(at_ns[self._arrived])
+        closed = n > 1 and not at_ns[-1]  # all are due at once: each arrives when a caller makes it
+        while self._arrived < n and (starts[self._arrived] if closed else at_ns[self._arrived] <= now_ns):
+            self._course.arrive(starts[self._arrived] if closed else at_ns[self._arrived])
             self._arrived += 1
         while self._taken < n and starts[self._taken]:
             self._taken += 1
         while self._final < n and (ends[self._final] or _timed_out(raw, self._final)):
-            at, end = at_ns[self._final], ends[self._final]
-            self._course.serve(at, starts[self._final], end)
+            start, end = starts[self._final], ends[self._final]
+            at = start if closed else at_ns[self._final]
+            self._course.serve(at, start, end)
             if end and at >= warm_ns:
                 self._latency_s.append((end - at) / _NS)
             self._final += 1
