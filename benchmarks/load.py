@@ -595,17 +595,17 @@ def measure(given: Any) -> None:
 
 def report(record: Path, *, short: bool) -> int:
     """Print the record; the exit code says whether all targets are met."""
-    met: list[str] = []
+    judged_rows = []
     for head, rows in merged(record):
         if head["options"]["short"] == short:
             say_head(head, rows)
             found = list(load_figures.rows_of(head, rows))
             for question in dict.fromkeys(row.question for row in found):
                 print(tables.long_form([row for row in found if row.question == question]) + "\n")
-            met += [row.met for row in found]
-    if "no" in met:
+            judged_rows += [row for row in found if row.target]
+    if any(row.met == "no" for row in judged_rows):
         return 1
-    return EXIT_NOT_FULL if "not measured" in met or not met else 0
+    return 0 if len({row.question for row in judged_rows}) == len(PARTS) else EXIT_NOT_FULL
 
 
 if __name__ == "__main__":

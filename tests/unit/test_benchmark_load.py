@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import load, load_bound_figures, load_figures, load_peer_figures, queues
 from benchmarks.experiment import Machine
-from benchmarks.journal import Clock, Journal
+from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal
 from core.evidence.load.bounds import Counted
 from core.evidence.load.load_types import Arrivals, Kind, RawRun
 from core.evidence.load.queueing import ideal
@@ -191,6 +191,21 @@ def test_an_answer_of_the_command_is_kept_without_its_rest() -> None:
     assert found == {**highest, "words": "…"}
     with pytest.raises(ValueError, match="no result"):
         load.answer({"load": None, "error": "it failed"})
+
+
+def test_the_exit_code_says_whether_the_record_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    record = Journal(
+        path, script="load", options={"short": False}, machine=Machine(text="m", fingerprint="f")
+    )
+    row = {**QUIET, "kind": "harness", "subject": "m", "rate": 200.0, "n": 600}
+    row |= {"extra_p50_s": 1e-4, "extra_p99_s": 2e-4, "latency_p50_s": 1e-3, "latency_p99_s": 2e-3}
+    record.add({**row, "state": "not quiet"})
+    assert load.report(path, short=False) == EXIT_NOT_FULL
+    record.add(row)
+    assert load.report(path, short=False) == EXIT_NOT_FULL  # the other parts are missing
+    record.add({**row, "extra_p50_s": 2e-3})
+    assert load.report(path, short=False) == 1
 
 
 # --- figures ------------------------------------------------------------------------------------------------
