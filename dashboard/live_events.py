@@ -204,8 +204,8 @@ def _add_forest(
 
 
 def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: ComparedConfigurations) -> str:
-    text = live_text.p50_text(so_far, trial, field)
-    return f"{name} · p50 {text}" if text else name
+    text = live_text.speed_text(so_far, trial, field)
+    return f"{name} · {text}" if text else name
 
 
 def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) -> Event:
@@ -221,7 +221,7 @@ def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) ->
         return event
     said: Line = {
         "small": True,
-        "text": f"{known} of {len(points)} points so far, by median. Intervals follow at the end.",
+        "text": f"{known} of {len(points)} points so far. Intervals follow at the end.",
     }
     series = axes[1] if len(axes) > 1 else ""
     curves = [live_charts.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]

@@ -54,6 +54,8 @@ class Field:
         path: Path | None = None,
         fresh_process: bool = False,
         warmup_runs: int | None = 20,
+        streams: int = 1,
+        stream_type: wire.StreamType = "threads",
         **session: Any,
     ) -> Entry:
         """A configuration; `path` is another file of the same model. None warm-up runs: until steady."""
@@ -68,6 +70,8 @@ class Field:
             "warmup_runs": warmup_runs,
             "cpus": [],
         }
+        if streams > 1:
+            plan["streams"], plan["stream_type"] = streams, stream_type
         other = (feed_plan(WorkloadSpec(batch_size=7), self.info),) if shapes else ()
         known = reference_plan(str(self.path), self.info, feeds, cpus="")
         return Entry(
@@ -173,7 +177,7 @@ def check_record(record: RawComparison) -> None:
         assert len(one.order) == len(set(one.order))
         ran = {(b.contestant, b.copy) for b in record.blocks if b.generation == one.number}
         assert ran <= set(one.order), "who was not started has run"
-    ends = [(block.at_s, block.at_s + sum(block.latencies_s)) for block in record.blocks]
+    ends = [(block.at_s, block.at_s + (block.window_s or sum(block.latencies_s))) for block in record.blocks]
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends)), "blocks overlap"
 
 

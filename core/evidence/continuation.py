@@ -151,6 +151,10 @@ def _blocks(index: int, trial: Trial) -> list[Block]:
             refill_s=one["refill_s"],
             latencies_s=latencies[end - one["runs"] : end],
             counters=one["counters"],
+            window_s=one.get("window_s"),
+            stream_runs=tuple(one.get("stream_runs", ())),
+            stream_completed=tuple(one.get("stream_completed", ())),
+            stream_refills_s=tuple(one.get("stream_refills_s", ())),
         )
         for one, end in zip(blocks, ends, strict=True)
     ]

@@ -22,6 +22,7 @@ from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.speedup_interval import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.statistics import CONFIDENCE, t_quantile
+from core.evidence.streams import stored_seconds_per_run
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.spec.metrics import BY_PASSES, BY_ROUNDS, METRICS, Metric
 from core.wire.units import ci
@@ -52,6 +53,11 @@ class Observation:
     df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: unknown
     splits: float = 1.0  # divisor of the 5 % of its interval, from the interim analyses of its comparison
     level: float | None = None  # ln(seconds per sample) of the default in the same comparison
+
+    @property
+    def round_gain(self) -> LogSpeedup | None:
+        """The log speed-up that its rounds compared: of the median run, or of throughput; None: neither."""
+        return self.gains.get("latency_p50") or self.gains.get("throughput")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +310,8 @@ def observe(
     shift = abs(copies) / 2 if copies is not None and abs(copies) > MAX_COPY_DIFFERENCE else 0.0
     if found is not None:
         gain = math.log(found["ratio"]) - shift, found.get("standard_error") or _rough_error(found)
-        gains |= dict.fromkeys(BY_ROUNDS, gain)
+        compared = ("throughput",) if found.get("statistic") == "throughput" else BY_ROUNDS
+        gains |= dict.fromkeys(compared, gain)
         launches, df = found.get("generations") or 1, found.get("df")
         head = replace(head, launches=launches, df=df, level=_log_latency(default, shift))
     for name in BY_PASSES:
@@ -372,10 +379,11 @@ def contrast_of(
     """Return the contrast of a statistic other than the median; None: there are too few runs.
 
     The mean (and throughput) is compared within rounds like the median. A high percentile is one number per
-    launch, computed from the pooled runs of all its rounds.
+    launch, computed from the pooled runs of all its rounds. With several streams, throughput is that of the
+    common windows.
 
     Args:
-        metric: "latency_mean", "latency_p95", "latency_p99" or "throughput".
+        metric: "latency_p50", "latency_mean", "latency_p95", "latency_p99" or "throughput".
         own: result of the candidate with its latencies.
         other: result of the baseline with its latencies.
         looks: as for `contrast`.
@@ -388,7 +396,7 @@ def contrast_of(
         ratios = [[two[key] - one[key]] for key in sorted(one.keys() & two.keys())]
         prior = None
     else:
-        first, second = _by_round(own), _by_round(other)
+        first, second = _by_round(own, metric), _by_round(other, metric)
         groups: dict[int, list[float]] = {}
         for key in sorted(first.keys() & second.keys()):
             groups.setdefault(key[0], []).append(second[key] - first[key])
@@ -408,12 +416,15 @@ def _blocks(result: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[flo
     return found
 
 
-def _by_round(result: Mapping[str, Any]) -> dict[tuple[int, int], float]:
+def _by_round(result: Mapping[str, Any], metric: str) -> dict[tuple[int, int], float]:
     seen: dict[tuple[int, int], list[float]] = {}
+    rows = max(1, result.get("batch_size") or 1)
     for block, own in _blocks(result):
-        seen.setdefault((block.get("generation", 0), block["round"]), []).append(
-            math.log(statistics.fmean(own))
-        )
+        if metric == "throughput" and "throughput_run_s" in block:
+            per_row_s = stored_seconds_per_run(block) / rows
+        else:
+            per_row_s = statistics.median(own) if metric == "latency_p50" else statistics.fmean(own)
+        seen.setdefault((block.get("generation", 0), block["round"]), []).append(math.log(per_row_s))
     return {key: statistics.fmean(values) for key, values in seen.items()}
 
 

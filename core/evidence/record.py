@@ -84,8 +84,13 @@ class Block:
     position: int
     at_s: float
     refill_s: float | None  # None: runs are so long that none is used to refill the caches
-    latencies_s: list[float]
+    latencies_s: list[float]  # of several streams: stream by stream
     counters: wire.Counters
+    window_s: float | None = None  # in which all streams ran; None: measured by an earlier version
+    # Of several streams only; for each:
+    stream_runs: tuple[int, ...] = ()  # runs
+    stream_completed: tuple[float, ...] = ()  # runs in the window
+    stream_refills_s: tuple[float, ...] = ()  # uncounted first run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +124,7 @@ class RawComparison:
     discarded: list[Discarded] = field(default_factory=list)
     groups: list[list[int]] = field(default_factory=list)  # configurations in memory at the same time
     outcome: Outcome = "rounds"
+    by_throughput: bool = False  # one has several streams, so throughput is the statistic of every block
     frozen: bool = True  # False: parked workers kept running
     energy_note: str = ""
     wall_s: float = 0.0

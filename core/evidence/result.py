@@ -46,6 +46,7 @@ from core.evidence.speedup_interval import (
     trimmed_estimate,
     with_joint_interval,
 )
+from core.evidence.streams import completed, seconds_per_run, stream_facts, throughput_numbers, window_s
 from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
@@ -130,6 +131,7 @@ class Evidence:
             "wall_s": record.wall_s,
             "outcome": record.outcome,
             "outcome_text": OUTCOMES[record.outcome],
+            "statistic": "throughput" if record.by_throughput else "median",
             "orders": [[self.configurations[index].trial for index in order] for order in record.orders],
             "contrasts": self.contrasts,
             "ranks": self._ranks(),
@@ -177,7 +179,8 @@ class Evidence:
     def _discarded(self, block: Block) -> dict[str, Any]:
         """Return a discarded block with its latencies."""
         trial = self.configurations[block.contestant].trial
-        return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
+        stored = _block(block, [], by_throughput=self.record.by_throughput)
+        return {"trial": trial, **stored, "latencies_s": block.latencies_s}
 
     def _provenance(self) -> Provenance:
         machine = self.environment
@@ -225,6 +228,8 @@ class Evidence:
             notes.append(
                 f"The batch sizes differ ({rows[0]} and {rows[1]} samples), so times per sample are compared."
             )
+        if self.record.by_throughput:
+            notes.append("Throughput is compared, because a configuration has several streams.")
         if found.drifting:
             notes.append("The ratio drifted from the first launches to the last.")
         contradicted = clean is not None and _contradict(found, clean)
@@ -249,6 +254,7 @@ class Evidence:
             "grade": Grade.F if doubt else Grade.of(found.half_width, frozen=self.record.frozen),
             "wall_s": self.record.wall_s,
             "per_row": rows[0] != rows[1],
+            "statistic": "throughput" if self.record.by_throughput else "median",
             "flagged_rounds": len(flagged),
             "without_flagged": clean.to_dict() if clean is not None else None,
             "contradicted": contradicted,
@@ -419,7 +425,10 @@ class Evidence:
 
     @cached_property
     def _log_medians(self) -> list[dict[PerRoundKey, float]]:
-        """Configuration -> round -> ln(median seconds per sample), the mean over its processes there."""
+        """Configuration -> round -> ln(seconds per sample), the mean over its processes there.
+
+        The seconds are those of the median run, or by throughput: see `streams`.
+        """
         found: list[dict[PerRoundKey, float]] = []
         for index in range(len(self.configurations)):
             copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
@@ -429,14 +438,15 @@ class Evidence:
         return found
 
     def _of_copy(self, index: int, copy: int) -> dict[PerRoundKey, float]:
-        """Return round -> ln(median seconds per sample) of one copy."""
+        """Return round -> ln(seconds per sample) of one copy."""
         return self._per_process.get((index, copy), {})
 
     @cached_property
     def _per_process(self) -> dict[Key, dict[PerRoundKey, float]]:
         found: dict[Key, dict[PerRoundKey, float]] = {}
         for block in self.record.blocks:
-            per_row = statistics.median(block.latencies_s) / self._rows(block.contestant)
+            per_run = seconds_per_run(block, by_throughput=self.record.by_throughput)
+            per_row = per_run / self._rows(block.contestant)
             rounds = found.setdefault((block.contestant, block.copy), {})
             rounds[block.generation, block.round] = math.log(per_row)
         return found
@@ -453,8 +463,9 @@ class Evidence:
         Measurements from before a failure or a cancellation are a result too. None: it has no block. The
         result of the ORT default includes the runs of its A/A control, which has the same configuration. With
         a fixed number of runs it does not, because the control makes as many of its own. `throughput_per_s`
-        is the samples of a run over the mean latency; `cpu_s_per_inference` is user and system time per run;
-        `blocks` are its rounds, whose `runs` add up to the number of latencies.
+        is the samples of a run over the mean latency; in a comparison with several streams it is the samples
+        over the common windows. `cpu_s_per_inference` is user and system time per run; `blocks` are its
+        rounds, whose `runs` add up to the number of latencies.
         """
         ran, configuration = self.record.ran[index], self.configurations[index]
         found = [
@@ -474,6 +485,7 @@ class Evidence:
         mean_s = latency["mean_s"]
         counters = [block.counters for block in blocks]
         own = [one for one in self.contrasts if one["candidate"] == configuration.trial]
+        by_throughput = self.record.by_throughput
         return {
             "model": configuration.model,
             **_facts(ran, ran.load),
@@ -490,6 +502,8 @@ class Evidence:
             "latencies_s": latencies,
             "latency": latency,
             "throughput_per_s": ran.load["batch_size"] / mean_s if mean_s else None,
+            **(throughput_numbers(blocks, self._rows(index)) if by_throughput else {}),
+            **({"streams": stream_facts(blocks, ran.load)} if blocks[0].stream_completed else {}),
             "timed_wall_s": math.fsum(one["wall_s"] for one in counters),
             "comparison": self.comparison,
             "role": configuration.contestant.role,
@@ -499,10 +513,11 @@ class Evidence:
             "remedy": self.grade.remedy,
             "busy": self.busy,
             "generations": len({block.generation for block in blocks}),
-            "blocks": [_block(block, flags) for block, flags in found],
+            "blocks": [_block(block, flags, by_throughput=by_throughput) for block, flags in found],
             "interference": summarize(counters, [flags for _, flags in found]),
             "notes": [
                 *_notes(ran, latency),
+                *_stream_notes(blocks),
                 *configuration.notes,
                 *self._trial_notes(index, own),
                 *self._protocol_notes(),
@@ -663,14 +678,15 @@ def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
     """
     by_process: dict[tuple[int, int], list[float]] = {}
     for one in blocks:  # short runs have one more that refills the caches
-        runs = len(one.latencies_s) + (one.refill_s is not None)
+        refills = len(one.stream_refills_s) or (one.refill_s is not None)
+        runs = len(one.latencies_s) + refills
         by_process.setdefault((one.generation, one.copy), []).append(one.counters["cpu_s"] / runs)
     spread = trimmed_estimate([statistics.fmean(own) for own in by_process.values()])
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 
-def _block(block: Block, flags: list[str]) -> result_types.Block:
-    return {
+def _block(block: Block, flags: list[str], *, by_throughput: bool) -> result_types.Block:
+    found: result_types.Block = {
         "generation": block.generation,
         "copy": block.copy,
         "round": block.round,
@@ -682,6 +698,26 @@ def _block(block: Block, flags: list[str]) -> result_types.Block:
         "counters": block.counters,
         "flags": flags,
     }
+    if by_throughput:
+        found["window_s"] = window_s(block)
+        found["completed"] = completed(block)
+        found["throughput_run_s"] = seconds_per_run(block, by_throughput=True)
+    if block.stream_completed:
+        found["stream_runs"] = list(block.stream_runs)
+        found["stream_completed"] = list(block.stream_completed)
+        found["stream_refills_s"] = list(block.stream_refills_s)
+    return found
+
+
+def _stream_notes(blocks: Sequence[Block]) -> list[str]:
+    """Return the note on latencies beside other callers; none for one caller."""
+    count = len(blocks[0].stream_completed)
+    if not count:
+        return []
+    return [
+        f"Its latencies are service latency under {count} callers in a closed loop, not user latency: each "
+        "caller waits for its own result, so no request waits for its turn."
+    ]
 
 
 def _notes(ran: ProcessResult, latency: Mapping[str, Any]) -> list[str]:

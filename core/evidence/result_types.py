@@ -15,6 +15,7 @@ from core.wire.output_check import Judged
 
 Role = Literal["candidate", "baseline", "anchor"]  # anchor: the ORT default, which every comparison includes
 Source = Literal["race", "search", "history", "assumed"]  # source of the spread between processes
+Statistic = Literal["median", "throughput"]  # of a block: its median run, or its throughput
 Outcome = Literal["decided", "rounds", "hopeless", "budget", "disturbed", "cancelled"]
 
 
@@ -53,6 +54,7 @@ class ContrastRecord(ContrastNumbers):
     grade: NotRequired[Grade]  # precision of the interval, A to D; F: the comparison is invalid
     wall_s: NotRequired[float]
     per_row: bool  # the batch sizes differ, so the ratio is per sample
+    statistic: NotRequired[Statistic]  # throughput: of samples/s, as a side has several streams; else median
     flagged_rounds: int  # rounds with a disturbance
     without_flagged: ContrastNumbers | None  # from the other rounds; null: too few, or none is flagged
     contradicted: NotRequired[bool]  # the verdict differs without flagged rounds; the interval covers both
@@ -139,10 +141,30 @@ class Block(TypedDict):
     median_s: float
     counters: wire.Counters
     flags: list[str]  # disturbances shown by its counters
+    window_s: NotRequired[float]  # time in which all streams ran; of a comparison with several streams
+    completed: NotRequired[float]  # runs in `window_s`; those that cross its edges count in part
+    throughput_run_s: NotRequired[float]  # `window_s` over `completed`: the compared statistic, if present
+    stream_runs: NotRequired[list[int]]  # runs of each stream; the latencies are stored stream by stream
+    stream_completed: NotRequired[list[float]]  # part of `completed` of each stream
+    stream_refills_s: NotRequired[list[float]]  # first run of each stream, which fills the caches; excluded
+
+
+class StreamFacts(TypedDict):
+    """The callers of a configuration with several streams, each in a closed loop."""
+
+    count: int  # latencies of this result are service latency under so many callers, not user latency
+    type: wire.StreamType  # threads of one session, or processes with a session each
+    threads: list[int]  # intra-op threads of each process; empty: the streams are threads
+    rates_per_s: list[float]  # samples per second of each stream in the common windows
+    fairness: float  # rate of the slowest stream over that of the fastest
+    cpus_used: float  # CPU seconds of all streams per second
 
 
 class Latency(TypedDict):
-    """Latency statistics of timed runs with 95 % intervals; null: too few runs."""
+    """Latency statistics of timed runs with 95 % intervals; null: too few runs.
+
+    With several streams it is service latency under that many callers, never user latency.
+    """
 
     mean_s: float | None  # 20 % trimmed mean of the means of all processes
     mean_s_low: float | None
@@ -248,7 +270,7 @@ class TrialNumbers(TypedDict, total=False):
     first_run_s: float
     new_shapes: list[NewShape]
     latency: Latency
-    throughput_per_s: float | None  # samples per second: batch size / mean latency
+    throughput_per_s: float | None  # samples/s: batch size / mean latency; of streams: over common windows
     cpu_s_per_inference: float | None  # user and system time of one inference
     idle_cpu_s: float | None  # CPU time used in `idle_wall_s` after a run, while idle
     idle_wall_s: float | None
@@ -274,6 +296,9 @@ class TrialResult(TrialNumbers, Provenance, total=False):
     inputs: list[wire.TensorInfo]
     outputs: list[wire.TensorInfo]
     timed_wall_s: float
+    streams: StreamFacts  # absent: one caller
+    throughput_per_s_low: float | None  # present in a comparison with several streams
+    throughput_per_s_high: float | None
     cpu_s_per_inference_low: float | None
     cpu_s_per_inference_high: float | None
     baseline_rss_bytes: int  # resident memory after the imports, before the model is loaded
@@ -328,6 +353,7 @@ class ComparisonResult(Provenance, total=False):
     wall_s: float
     outcome: Outcome  # reason for the stop
     outcome_text: str
+    statistic: Statistic  # that the ratios compare; absent: the median
     orders: list[list[str]]  # order of the trials in each round
     contrasts: list[ContrastRecord]
     ranks: list[Rank]  # empty: the comparison has no valid ranking

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from core.evidence.load.load_types import Percentile
 from core.evidence.load.target_points import Judged, LoadPoint, newest
 from core.evidence.statistics import mean_estimate
+from core.evidence.streams import latency_words, stream_count, throughput_interval
 from core.evidence.verdict import is_rejected
 from core.spec.load import LoadTarget
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
@@ -342,22 +343,23 @@ def _latency(name: str, result: Result) -> _Reading | _Missing:
         why += f", which needs about {needed}." if needed else "."
         return _Missing(cause="thin", why=why, todo="Measure longer, with more effort.")
     low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
-    return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs.")
+    beside = "" if stream_count(result) == 1 else f", {latency_words(result)}"
+    return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs{beside}.")
 
 
 def _throughput(result: Result) -> _Reading | _Missing:
-    """Read the throughput: samples over the mean latency, with the inverted interval of the mean."""
+    """Read the throughput: of streams over their common windows, else samples over the mean latency."""
     latency, rows = result.get("latency") or {}, result.get("batch_size")
     mean_s = latency.get("mean_s")
     if not mean_s or not rows:
         return _not_in_comparison("throughput")
-    low_s, high_s = latency.get("mean_s_low"), latency.get("mean_s_high")
-    return _Reading(
-        value=rows / mean_s,
-        low=rows / high_s if high_s else None,
-        high=rows / low_s if low_s else None,
-        why=f"{rows:,} samples per run, divided by the mean latency of {result.get('runs') or 0:,} runs.",
-    )
+    low, high = throughput_interval(result)
+    value, runs = result.get("throughput_per_s"), result.get("runs") or 0
+    if "throughput_per_s_low" in result and value:
+        why = f"{rows:,} samples per run, counted in the common windows of {runs:,} runs."
+        return _Reading(value=value, low=low, high=high, why=why)
+    why = f"{rows:,} samples per run, divided by the mean latency of {runs:,} runs."
+    return _Reading(value=rows / mean_s, low=low, high=high, why=why)
 
 
 def _cpu(result: Result) -> _Reading | _Missing:

@@ -163,7 +163,8 @@ def words(contrast: Mapping[str, Any]) -> str:
     "1.42× faster, 95 % CI [1.38, 1.46]", "1.30× slower, 95 % CI [1.25, 1.36]", "no difference larger than
     2 % (1.004×, 95 % CI [0.995, 1.013])", "within the equivalence margin of ±2 %, though measurably slower
     (0.991×, 95 % CI [0.987, 0.995])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not
-    known yet", where the interval is wider than `ratio_is_known` allows.
+    known yet", where the interval is wider than `ratio_is_known` allows. With several streams: "1.42× more
+    samples/s, 95 % CI [1.38, 1.46]".
     """
     short, rest = parts(contrast)
     match _verdict(contrast):
@@ -185,17 +186,30 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
     verdict = _verdict(contrast)
     if not ratio_is_known(low, high):
         what = "ratio" if verdict is Verdict.UNDECIDED else "factor"
-        return verdict.word, f"the {what} is {NOT_KNOWN}"
+        return direction_word(contrast, verdict), f"the {what} is {NOT_KNOWN}"
     if verdict is Verdict.SLOWER:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     factor, lower, upper = interval_texts(ratio, low, high)
     span = ci(lower, upper)
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
-            return f"{factor}× {verdict.word}", span
+            return f"{factor}× {direction_word(contrast, verdict)}", span
         case Verdict.EQUIVALENT:
             return _equivalent(contrast), f"{factor}×, {span}"
     return verdict.word, f"between {lower}× and {upper}×"
+
+
+def direction_word(contrast: Mapping[str, Any], verdict: Verdict) -> str:
+    """Return "faster" or "slower"; where throughput is compared, "more samples/s" or "fewer samples/s".
+
+    Beside other callers a run may take longer although more samples are done.
+    """
+    if contrast.get("statistic") != "throughput" or verdict not in _OF_THROUGHPUT:
+        return verdict.word
+    return _OF_THROUGHPUT[verdict]
+
+
+_OF_THROUGHPUT = {Verdict.FASTER: "more samples/s", Verdict.SLOWER: "fewer samples/s"}
 
 
 def measurable_direction(contrast: Mapping[str, Any]) -> Verdict | None:
@@ -212,7 +226,8 @@ def measurable_direction(contrast: Mapping[str, Any]) -> Verdict | None:
 def _equivalent(contrast: Mapping[str, Any]) -> str:
     margin = 100 * (contrast.get("margin") or DEFAULT_MARGIN)  # results may be stored without it
     if (sure := measurable_direction(contrast)) is not None:
-        return f"within the equivalence margin of ±{margin:g} %, though measurably {sure.word}"
+        word = direction_word(contrast, sure)
+        return f"within the equivalence margin of ±{margin:g} %, though measurably {word}"
     return f"{Verdict.EQUIVALENT.word} larger than {margin:g} %"
 
 

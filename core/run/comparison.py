@@ -303,7 +303,7 @@ def _run_comparison(
         _extend_course(course, contrasts, live["elapsed_s"])
         by_trial = {
             name: {trials[index]: value for index, value in live[name].items()}
-            for name in ("p50_s", "rows_fed")
+            for name in ("p50_s", "rate_per_s", "rows_fed")
         }
         steps = {trial: list(told) for trial, told in course.items()}
         service.on_live({**live, "contrasts": contrasts, "course": steps, **by_trial})

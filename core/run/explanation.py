@@ -30,6 +30,7 @@ from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired_log_ratios
 from core.evidence.result_types import Role, TrialResult
 from core.evidence.speedup_interval import contrast
+from core.evidence.streams import stored_seconds_per_run, stream_count
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.process.job_worker import Run, run_job
 from core.run.plan import contestant_plan
@@ -103,6 +104,11 @@ def _check(trial: Trial) -> None:
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
             hint="Choose complete measurements from `history`.",
+        )
+    if (count := stream_count(trial.facts)) > 1:
+        raise SpecError(
+            f"The trial `{trial.id[:12]}` ran with {count} streams, but a profile shows one caller.",
+            hint="Measure the same settings with one stream, and explain that trial.",
         )
     engine = trial.spec.get("engine", engines.DEFAULT)
     engines.require(engine, "profile", of=f", but the trial `{trial.id[:12]}` ran on it")
@@ -238,6 +244,9 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         "ratio"
     ):  # from paired rounds: the ratio of two separate p50 could contradict it
         candidate_s = baseline_s / found["ratio"]
+    if found.get("statistic") == "throughput":  # of one-stream trials beside others
+        baseline_s = _throughput_run_s(of.baseline) / rows[0]
+        candidate_s = baseline_s / found["ratio"]
     if compared and "holds" not in found and is_rejected(_result(of.candidate)):  # stored by an older version
         reason = _result(of.candidate).get("grade_reason") or "the A/A control failed"
         text = f"their comparison was rejected: {reason.rstrip('.')}"
@@ -271,6 +280,14 @@ def comparison_of_pair(of: Pair) -> list[Configuration]:
 def _requested(trial: Trial, role: Role) -> Configuration:
     spec = spec_from_dict(trial.spec)
     return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
+
+
+def _throughput_run_s(trial: Trial) -> float:
+    """Seconds per inference by throughput, as its comparison has compared them."""
+    result = _result(trial)
+    rate = result["throughput_per_s"]
+    assert rate is not None, trial.id
+    return result["batch_size"] / rate
 
 
 def _result(trial: Trial) -> TrialResult:
@@ -309,11 +326,11 @@ def _inverted(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medians(trial: Trial) -> dict[Round, float]:
-    """(launch, round) -> ln(median per sample), the mean over the processes of that round."""
+    """(launch, round) -> ln(seconds per sample), the mean over the processes of that round."""
     result = _result(trial)
     found: dict[Round, list[float]] = {}
     for one in result.get("blocks") or []:
-        value = math.log(one["median_s"] / result["batch_size"])
+        value = math.log(stored_seconds_per_run(one) / result["batch_size"])
         found.setdefault((one.get("generation", 0), one["round"]), []).append(value)
     return {number: math.fsum(values) / len(values) for number, values in found.items()}
 

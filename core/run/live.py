@@ -189,6 +189,7 @@ class _EstimateData:
 
     interim_result: InterimResult
     launches: int = 0
+    latencies_s: list[float] = field(default_factory=list)  # medians of its blocks, of several streams
     paired_with: set[int] = field(default_factory=set)  # numbers of the default's processes in its launches
 
 
@@ -324,7 +325,10 @@ class _Live:
         return rounds
 
     def _block(self, wish: LiveRequest, one: _WarmProcess) -> float | None:
-        """Run a block and return its median in seconds per sample; None: it is invalid."""
+        """Run a block and return its speed in seconds per sample; None: it is invalid.
+
+        With several streams in the request, the speed of both sides is that of throughput.
+        """
         key = ort_default(wish.spec).key()
         references = self.references[key]
         try:
@@ -335,15 +339,24 @@ class _Live:
                 references.remove(one)
             raise
         park(one.worker)
-        seconds = statistics.median(reply["latencies_ns"]) / 1e9 / max(1, one.rows)
-        if seconds <= 0 or discard_reason(reply["counters"]):
+        median_s = statistics.median(reply["latencies_ns"]) / 1e9
+        if median_s <= 0 or discard_reason(reply["counters"]):
             return None
+        seconds = median_s / max(1, one.rows)
+        by_throughput = wish.spec.workload.streams > 1
+        if by_throughput and one not in references:
+            found = self.found[wish.key].latencies_s
+            found[:] = [*found, median_s][-MOST_BLOCKS:]
         if one in references:
             self.blocks[key] = [*self.blocks.get(key, []), seconds][-MOST_BLOCKS:]
             self.blocks.move_to_end(key)
             while len(self.blocks) > MOST_KEPT:
                 self.blocks.popitem(last=False)
-        return seconds
+        if not by_throughput:
+            return seconds
+        runs = sum(reply.get("stream_completed", ())) or len(reply["latencies_ns"])
+        window_s = reply.get("window_s") or sum(reply["latencies_ns"]) / 1e9
+        return window_s / runs / max(1, one.rows)
 
     def _check_wanted(self, wish: LiveRequest) -> None:
         """Abort a long estimate when its visitor has moved on; a short one finishes its point."""
@@ -434,6 +447,8 @@ class _Live:
         key = ort_default(wish.spec).key()
         rows = max(1, self.references[key][0].rows)
         point = {"key": wish.key, "label": wish.label, "ratio": ratio, "rows": rows, "default": key}
+        if (known := self.found.get(wish.key)) is not None and known.latencies_s:
+            point["latency_s"] = statistics.median(known.latencies_s)
         return [*others, point][-MOST_TRAIL:]
 
     def _placed(self, point: dict[str, Any]) -> dict[str, Any]:
@@ -442,7 +457,8 @@ class _Live:
         if not blocks:
             return point
         per_row_s = statistics.median(blocks) / point["ratio"]
-        return {**point, "p50_s": per_row_s * point["rows"], "rows_per_s": 1 / per_row_s}
+        p50_s = point.get("latency_s", per_row_s * point["rows"])
+        return {**point, "p50_s": p50_s, "rows_per_s": 1 / per_row_s}
 
     def _publish(self, wish: LiveRequest, *, state: str, **facts: Any) -> None:
         earlier_job = self.before.get(wish.visitor, {})  # its trail alone: its estimate is measured anew

@@ -31,6 +31,7 @@ from core.wire.catalog import (
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, missing_text_message, unsupported_reason
+from core.wire.limits import most_processes, too_many_processes
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -125,7 +126,7 @@ def contestant_plan(
             f"`{spec.model.path}`.",
             hint="Export the model on this machine, from torchvision or from an existing `.pt2` file.",
         )
-    return {
+    plan: wire.ContestantPlan = {
         "engine": spec.engine,
         "model_path": path,
         "torch": torch if program else None,
@@ -135,6 +136,29 @@ def contestant_plan(
         "warmup_runs": spec.protocol.warmup_runs,
         "cpus": cpu_list(spec.protocol.cpus),
     }
+    if spec.workload.streams > 1:
+        plan["streams"], plan["stream_type"] = spec.workload.streams, spec.workload.stream_type
+    return plan
+
+
+def check_streams(spec: TrialSpec, *, allowed: Sequence[int], quota: float | None) -> None:
+    """Refuse more streams of the type `processes` than CPUs, because each needs one of its own.
+
+    Args:
+        spec: what to run.
+        allowed: CPUs that this process may use.
+        quota: CPUs that the container may use; None: no limit.
+
+    Raises:
+        SpecError: there are too few CPUs.
+    """
+    count = spec.workload.streams
+    if count == 1 or spec.workload.stream_type != "processes":
+        return
+    cpus = set(allowed) & set(cpu_list(spec.protocol.cpus) or allowed)
+    most = most_processes(cpus, quota)
+    if count > most:
+        raise too_many_processes(count, most)
 
 
 def reference_plan(

@@ -17,6 +17,7 @@ from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
     check_overrides,
+    check_streams,
     contestant_plan,
     feed_plan,
     pinned,
@@ -28,6 +29,7 @@ from core.spec import TrialSpec
 from core.spec.steps import Step, check_chain
 from core.store import ModelRecord, Store
 from core.store.library import inspect_cached, resolve_model
+from core.wire import limits
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 
@@ -110,6 +112,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})
         check_chain([step], record.info, done=steps_of(record))
     check_overrides(spec, record.info)
+    _check_streams(spec)
     contestant_plan(
         resolved.spec,
         path=record.path,
@@ -117,6 +120,10 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         feeds=feed_plan(spec.workload, record.info),
         torch=torch_source(record),
     )
+
+
+def _check_streams(spec: TrialSpec) -> None:
+    check_streams(spec, allowed=limits.allowed_cpus(), quota=limits.cpu_quota())
 
 
 def check_comparison(
@@ -181,6 +188,7 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     spec, record = resolved.spec, resolved.record
     feeds = feed_plan(spec.workload, record.info)  # refuse an invalid spec before spending time on a copy
     check_overrides(spec, record.info)
+    _check_streams(spec)
     path, info, notes = record.path, record.info, list[str]()
     if spec.model.precision == "fp16":
         step = Step("fp16", {"keep_io_types": spec.model.keep_io_types})

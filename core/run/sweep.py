@@ -17,6 +17,7 @@ from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.result_types import TrialResult
 from core.evidence.statistics import MIN_BLOCKS
+from core.evidence.streams import throughput_interval
 from core.evidence.verdict import Grade
 from core.run.known_trials import Earlier, Known, KnownTrial
 from core.run.search.search_space import models_of
@@ -119,15 +120,13 @@ class Measured:
         return self.latency is not None and self.state == "CANCELLED"
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
-        """Samples per second at the bounds of the mean latency; None where there is no interval.
+        """The 95 % interval of `throughput_per_s`; None where there is none.
 
         Rounds of a single process give no interval, because they do not show the variance between processes.
         """
-        rows, latency = self.result.get("batch_size"), self.latency
-        if not rows or not latency or not self._covers_processes(latency):
+        if not self.latency or not self._covers_processes(self.latency):
             return None, None
-        low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
-        return (rows / high if high else None), (rows / low if low else None)
+        return throughput_interval(self.result)
 
     def _covers_processes(self, latency: Mapping[str, Any]) -> bool:
         if "processes" in latency:
@@ -358,14 +357,16 @@ def running_points(
     Args:
         points: of the sweep.
         trials: of the comparison.
-        live: "p50_s": trial -> seconds of a run so far, and "rows_fed": trial -> measured batch size.
+        live: "p50_s": trial -> seconds of a run so far; "rate_per_s": trial -> samples per second; and
+            "rows_fed": trial -> measured batch size.
     """
     by_key = {one.key: one for one in trials}
     found = []
     for point in points:
         trial = None if point.measured_spec is None else by_key.get(point.measured_spec.key())
-        known, rows = (
-            live.get(name, {}).get(trial.id) if trial is not None else None for name in ("p50_s", "rows_fed")
+        known, rate, rows = (
+            live.get(name, {}).get(trial.id) if trial is not None else None
+            for name in ("p50_s", "rate_per_s", "rows_fed")
         )
         found.append(
             Measured(
@@ -373,18 +374,18 @@ def running_points(
                 trial="" if trial is None else trial.id,
                 state=NEW if trial is None else trial.state,
                 reused=False,
-                result=_so_far(rows, known),
+                result=_so_far(rows, known, rate),
             )
         )
     return found
 
 
-def _so_far(rows: int | None, p50_s: float | None) -> TrialResult:
+def _so_far(rows: int | None, p50_s: float | None, rate_per_s: float | None) -> TrialResult:
     """Return what a running point has of a result."""
     found: dict[str, Any] = {"batch_size": rows}
     if p50_s:
         found["latency"] = {"p50_s": p50_s}
-        found["throughput_per_s"] = rows / p50_s if rows else None
+        found["throughput_per_s"] = rate_per_s or (rows / p50_s if rows else None)
     return cast(TrialResult, found)
 
 

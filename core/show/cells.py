@@ -9,6 +9,7 @@ from typing import Any, Literal
 from core import spec as specs
 from core.evidence.cold_start import BreakEven
 from core.evidence.measurement import Trial
+from core.evidence.streams import latency_words, stream_count, throughput_interval
 from core.evidence.targets import process_peak
 from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
@@ -72,20 +73,24 @@ def latency_cells(
     Args:
         result: of the displayed trial.
         baseline: result of the baseline in the same comparison; None: there is none.
-        contrast: of the two; the p50 is the compared metric and carries the verdict. None: there is none.
+        contrast: of the two; the compared metric carries the verdict: the p50, or throughput where a side has
+            several streams. None: there is none.
         per_row: latencies per sample instead of per run; None: if the batch sizes differ.
     """
     if per_row is None:
         per_row = bool(contrast and contrast.get("per_row")) or batch_sizes_differ(result, baseline)
-    p50 = _percentile("p50_s", result, baseline, per_row=per_row)
-    if contrast is not None:
+    p50, rate = _percentile("p50_s", result, baseline, per_row=per_row), _throughput(result, baseline)
+    if contrast is not None and contrast.get("statistic") == "throughput":
+        rate = replace(rate, **_change(contrast))
+    elif contrast is not None:
         p50 = replace(p50, **_change(contrast))
     return [
         p50,
         *(_percentile(name, result, baseline, per_row=per_row) for name in ("p90_s", "p95_s", "p99_s")),
         _mean(result, baseline, per_row=per_row),
         _deviation(result, baseline, per_row=per_row),
-        _throughput(result, baseline),
+        rate,
+        *_stream_cells(result),
     ]
 
 
@@ -332,7 +337,7 @@ def _beside_ms(baseline: Result | None, name: str, digits: int = 4, *, per_row: 
 
 def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     latency = result["latency"]
-    label = _label(f"{name.removesuffix('_s')} latency", per_row=per_row)
+    label = _label(f"{name.removesuffix('_s')} {latency_words(result)}", per_row=per_row)
     baseline_text = _beside_ms(baseline, name, per_row=per_row)
     if latency.get(name) is None:
         needed = latency.get("needs_runs", {}).get(name)
@@ -364,7 +369,7 @@ _MEAN_HELP = (
 def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     return Cell(
         name="mean_s",
-        label=_label("Mean latency", per_row=per_row),
+        label=_label(f"Mean {latency_words(result)}", per_row=per_row),
         value=ms(_scaled(result, "mean_s", per_row=per_row)),
         note=_interval(result, "mean_s", per_row=per_row),
         help=_MEAN_HELP,
@@ -385,18 +390,54 @@ def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cel
 
 
 def _throughput(result: Result, baseline: Result | None) -> Cell:
-    rows = result["batch_size"]
-    latency = result["latency"]
-    low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
+    rows, count = result["batch_size"], stream_count(result)
+    low, high = throughput_interval(result)
     other = (baseline or {}).get("throughput_per_s")
+    how = f"{_rows(rows)} per run, divided by the mean latency, with one caller at a time."
+    if count > 1:
+        how = (
+            f"{_rows(rows)} per run, times the runs of {count} callers in the time in which all of them ran."
+        )
     return Cell(
         name="throughput_per_s",
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
-        note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
-        help=f"{_rows(rows)} per run, divided by the mean latency, with one caller at a time.",
+        note=format.interval_rate(low, high if low else None),
+        help=how,
         baseline_text=_baseline_text(None if other is None else format.rate(other)),
     )
+
+
+def _stream_cells(result: Result) -> list[Cell]:
+    """Return number, fairness and CPU use of several streams; none for one caller."""
+    facts = result.get("streams")
+    if not facts:
+        return []
+    threads = facts["threads"]
+    each = f"each with {'/'.join(map(str, dict.fromkeys(threads)))} threads" if threads else "of one session"
+    return [
+        Cell(
+            name="streams",
+            label="Streams",
+            value=f"{facts['count']} {facts['type']}",
+            note=each,
+            help="Callers at the same time, each of which calls again as soon as its result is there.",
+        ),
+        Cell(
+            name="streams.fairness",
+            label="Stream fairness",
+            value=f"{facts['fairness']:.0%}".replace("%", " %"),
+            note=f"{format.rate(min(facts['rates_per_s']))} to {format.rate(max(facts['rates_per_s']))}",
+            help="Rate of the slowest stream over that of the fastest.",
+        ),
+        Cell(
+            name="streams.cpus_used",
+            label="CPU use",
+            value=f"{significant(facts['cpus_used'], 3)} CPUs",
+            note="of all streams, on average",
+            help="CPU time of all streams per second of their blocks.",
+        ),
+    ]
 
 
 def break_even_cell(found: BreakEven) -> Cell:

@@ -161,7 +161,8 @@ class WorkloadSpec(Spec):
     batch_size: int | None = None
     dims: dict[str, int] = Field(default_factory=dict)
     use_io_binding: bool = False
-    streams: int = 1
+    streams: int = 1  # callers at the same time
+    stream_type: Literal["threads", "processes"] = "threads"
     feeds: str = "random"
     feed_values: dict[str, Any] = Field(default_factory=dict)
     image_mean: tuple[float, ...] = Field(default=(), strict=False)
@@ -231,10 +232,30 @@ def _check_engine(spec: TrialSpec) -> None:
         )
 
 
+def _check_streams(spec: TrialSpec) -> None:
+    """Refuse streams that are processes on anything but ONNX Runtime's CPU provider.
+
+    Raises:
+        SpecError: another provider is in the chain.
+    """
+    workload = spec.workload
+    if workload.streams == 1 or workload.stream_type != "processes":
+        return
+    others = [name for name in spec.session.requested_providers if name != CPU_PROVIDER]
+    if others:
+        raise SpecError(
+            f"Streams of the type `processes` run on {CPU_PROVIDER} only, but the provider chain has "
+            f"`{others[0]}`.",
+            hint="Use `stream_type` threads, or remove the provider.",
+        )
+
+
+CPU_PROVIDER = "CPUExecutionProvider"
 _ORT_ONLY = [k.name for k in SETTINGS if k.target in ("attribute", *ENTRIES, "session")]
 _NEEDS: dict[str, engines.Ability] = {
     **dict.fromkeys([*_ORT_ONLY, "precision", "provider_options"], "settings"),
     "use_io_binding": "bind",
+    "streams": "streams",
 }
 
 
@@ -258,6 +279,7 @@ class TrialSpec(Spec):
     def _check(self) -> TrialSpec:
         check_targets(self.targets)
         _check_engine(self)
+        _check_streams(self)
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -440,6 +462,8 @@ def _without_effect_on_providers(value_of: SettingReader) -> dict[str, str]:
 
 def _without_effect_on_feeds(value_of: SettingReader) -> dict[str, str]:
     reasons: dict[str, str] = {}
+    if value_of("streams") == 1:
+        reasons["stream_type"] = "there is one stream"
     if value_of("precision") == "fp32":
         reasons["keep_io_types"] = "only fp16 changes types"
     if value_of("feeds") != "random":
@@ -627,8 +651,10 @@ def yaml_from_spec(
 def ort_default(spec: TrialSpec) -> TrialSpec:
     """Return the ORT default for `spec`: ONNX Runtime's default settings on the same model and workload.
 
-    Custom operator libraries are kept, because the model needs them.
+    It has one stream, because streams are a setting that is compared with it. Custom operator libraries are
+    kept, because the model needs them.
     """
     model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
     session = SessionSpec(custom_op_libraries=spec.session.custom_op_libraries)
-    return TrialSpec(model=model, session=session, workload=spec.workload, protocol=spec.protocol)
+    workload = spec.workload.model_copy(update={"streams": 1, "stream_type": "threads"})
+    return TrialSpec(model=model, session=session, workload=workload, protocol=spec.protocol)

@@ -183,14 +183,14 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     """Return the default values of a numeric axis.
 
     Batch: powers of two to 32. Threads: every number to 8, then doubling, at most `usable_threads` (limited
-    by affinity mask and container quota). Another setting: the values of a search. A dimension: powers of
-    two around `current`.
+    by affinity mask and container quota). Streams: doubling to `usable_threads`. Another setting: the values
+    of a search. A dimension: powers of two around `current`.
     """
     if name == BATCH:
         return DEFAULT_BATCHES
     row = row_of(name)
     if row is not None and name != THREADS:
-        place = Place(threads=usable_threads)
+        place = Place(threads=usable_threads, streams=True)
         tried = row.search_values(row, place) or row.slider_stops(row, place)
         first = int(row.default or 1)
         return tuple(one for one in tried if isinstance(one, int))[:8] or (first, 2 * first, 4 * first)

@@ -100,6 +100,11 @@ class Question(Spec):
         return any(METRICS[name].per_sample for name in self.objective)
 
     @property
+    def streams(self) -> bool:
+        """Whether streams may vary: of all numbers of the rounds, the objective is throughput alone."""
+        return {name for name in self.objective if METRICS[name].by_rounds} == {"throughput"}
+
+    @property
     def metrics(self) -> set[str]:
         """All metrics of the question."""
         return {*self.objective, *(one.about.name for one in self.limits)}
@@ -370,7 +375,7 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "lowest latency": ("The lowest p50 latency.", {"objective": {"latency_p50": 1.0}}),
         "most samples per second": (
-            "The highest throughput of one caller; the batch size may vary.",
+            "The highest throughput; batch size and streams may vary.",
             {"objective": {"throughput": 1.0}},
         ),
         "least CPU for the same latency": (

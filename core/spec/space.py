@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from core.spec import (
+    CPU_PROVIDER,
     ModelRef,
     TrialSpec,
     differing,
@@ -39,6 +40,7 @@ from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
 from core.spec.text_values import ON_OFF
 from core.wire.errors import SpecError, nearest
 
+STREAMS, STREAM_TYPE, THREADS = "streams", "stream_type", "intra_op_num_threads"
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
 MOST_DISTINCT = 200_000
 # Settings that keep the start's value where the space would exceed MOST_DISTINCT (many CPUs, a free batch, a
@@ -213,19 +215,28 @@ def check_any_varies(axes: Sequence[Axis]) -> None:
         )
 
 
-def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRef] | None = None) -> Space:
+def space(
+    base: TrialSpec,
+    axes: Sequence[Axis],
+    *,
+    models: Mapping[str, ModelRef] | None = None,
+    threads: int | None = None,
+) -> Space:
     """Return all distinct configurations over `axes`.
+
+    Configurations with more streams × threads than usable CPUs are left out, except the start.
 
     Args:
         base: the start; settings without an axis keep its values.
         axes: each with at least one value, the start's first.
         models: the values of the axis MODEL.
+        threads: usable CPUs, within affinity and quota; None: unknown, so no limit.
 
     Raises:
         SpecError: more than 200,000 distinct configurations.
     """
     axes = [one for one in axes if len(one.values) > 1]
-    parts, left = _split_space(base, axes)
+    parts, left = _split_space(base, axes, threads)
     distinct = _distinct(axes, parts)
     if distinct > MOST_DISTINCT:
         raise SpecError(
@@ -248,14 +259,16 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
     )
 
 
-def fit_axes(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[str, ...]]:
+def fit_axes(
+    base: TrialSpec, axes: Sequence[Axis], *, threads: int | None = None
+) -> tuple[list[Axis], tuple[str, ...]]:
     """Return the axes that fit the size limit of a search, and the names of the settings that do not vary.
 
     Axes of `LEAST_LIKELY` are removed, in that order, until at most 200,000 configurations remain. A space
-    that is small enough is unchanged.
+    that is small enough is unchanged. `threads` as for `space`.
     """
     axes = [one for one in axes if len(one.values) > 1]
-    parts, _ = _split_space(base, axes)
+    parts, _ = _split_space(base, axes, threads)
     unvaried: list[str] = []
     at = {one.name: i for i, one in enumerate(axes)}
     for name in LEAST_LIKELY:
@@ -281,7 +294,9 @@ def unvaried_words(names: Sequence[str]) -> list[str]:
 Part = tuple[dict[int, int], list[int]]  # indexes on the ruling axes; free axes that then have an effect
 
 
-def _split_space(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dict[str, int]]:
+def _split_space(
+    base: TrialSpec, axes: Sequence[Axis], threads: int | None
+) -> tuple[list[Part], dict[str, int]]:
     """Split the space by the axes that the rules read; count what is left out: reason -> combinations."""
     ruling = _axes_read_by_rules(base, axes)
     free = [i for i in range(len(axes)) if i not in ruling]
@@ -294,6 +309,9 @@ def _split_space(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dic
         chosen = [axes[i].name for i, index in picked.items() if index]
         if folded := [name for name in chosen if name in reasons]:
             _count(left, folded[0], reasons, weight)
+            continue
+        if chosen and (why := _streams_excluded(base, axes, picked, threads)):
+            left[why] = left.get(why, 0) + weight
             continue
         in_effect, rest = [], weight
         for i in free:
@@ -333,6 +351,25 @@ def _reasons(base: TrialSpec, axes: Sequence[Axis], picked: Mapping[int, int]) -
     return reasons
 
 
+def _streams_excluded(
+    base: TrialSpec, axes: Sequence[Axis], picked: Mapping[int, int], threads: int | None
+) -> str:
+    """Return why a combination cannot have its streams; empty: it can.
+
+    Without a number of threads, ONNX Runtime's own choice shares the CPUs among all streams.
+    """
+    values = {axes[i].name: axes[i].values[index] for i, index in picked.items()}
+    streams = _effective_value(base, values, STREAMS)
+    if streams == 1:
+        return ""
+    if threads is not None and streams * max(1, _effective_value(base, values, THREADS)) > threads:
+        return f"`{STREAMS}` × `{THREADS}` exceed the {threads} usable CPU{'s' * (threads != 1)}"
+    of_processes = _effective_value(base, values, STREAM_TYPE) == "processes"
+    if of_processes and _effective_value(base, values, "providers") != (CPU_PROVIDER,):
+        return f"streams of the type `processes` run on {CPU_PROVIDER} only"
+    return ""
+
+
 def _effective_value(base: TrialSpec, values: Mapping[str, Any], name: str) -> Any:
     return values[name] if name in values and values[name] is not None else effective(base, name)
 
@@ -347,6 +384,8 @@ def _axes_read_by_rules(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
             without_effect_where(partial(_record_read, base, values, seen))
         if any(is_provider_option(axis.name) for axis in axes):
             seen |= {"providers", "use_io_binding"}
+        if effective(base, STREAMS) != 1 or any(axis.name == STREAMS for axis in axes):
+            seen |= {STREAMS, STREAM_TYPE, THREADS, "providers"}
         found = [i for i, axis in enumerate(axes) if axis.name in seen or i in ruling]
         if found == ruling:
             return ruling

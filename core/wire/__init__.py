@@ -14,6 +14,9 @@ from typing import Any, Generic, Literal, NotRequired, Protocol, TypedDict, Type
 CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 
 
+StreamType = Literal["threads", "processes"]  # callers of one session; or each with a session and CPUs
+
+
 class Progress(Protocol):
     """The callback by which a job reports its progress; about twice a second is enough."""
 
@@ -159,6 +162,8 @@ class ContestantPlan(TypedDict):
     use_io_binding: bool
     warmup_runs: int | None  # after the first run; None: until the latency is steady
     cpus: list[int]  # affinity, set before the session is created; empty: as inherited
+    streams: NotRequired[int]  # callers at the same time; absent: one
+    stream_type: NotRequired[StreamType]  # absent: threads
 
 
 class ProfilePlan(TypedDict):
@@ -239,6 +244,7 @@ class LoadReply(ProvidersUsed):
     notes: list[str]  # facts that readers of the numbers need, in words
     libraries: dict[str, str]
     layout: NotRequired[Layout]  # absent: not randomized
+    stream_threads: NotRequired[list[int]]  # of each process: its intra-op threads; empty: no stream is one
 
 
 class WarmReply(TypedDict):
@@ -272,9 +278,14 @@ class BlockReply(TypedDict):
     """Reply of `block` (with: block_ns, min_runs, max_runs, refill): runs until block_ns and min_runs."""
 
     refill_ns: int | None  # the first run, which refills the caches; excluded from every statistic
-    latencies_ns: list[int]
+    latencies_ns: list[int]  # of several streams: stream by stream
     started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
     counters: Counters
+    window_s: NotRequired[float]  # from the latest first start to the earliest last end of the streams
+    # Of several streams only, each a list with one item for each stream:
+    stream_runs: NotRequired[list[int]]  # runs
+    stream_completed: NotRequired[list[float]]  # runs in the window; those that cross an edge in part
+    stream_refills_ns: NotRequired[list[int]]  # uncounted first runs; empty: there were none
 
 
 class CostReply(TypedDict):

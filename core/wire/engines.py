@@ -12,7 +12,7 @@ from typing import Literal
 
 from core.wire.errors import SpecError, nearest
 
-Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "place", "fork", "cap"]
+Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "streams", "place", "fork", "cap"]
 
 # completes "the engine cannot …"; the last three are never required, because there is another way
 ABILITIES: Mapping[Ability, str] = {
@@ -21,6 +21,7 @@ ABILITIES: Mapping[Ability, str] = {
     "profile": "be profiled",
     "accuracy": "be measured for accuracy",
     "emit": "be written as a script",
+    "streams": "run several streams",
     "place": "place its inputs in a given memory layout",
     "fork": "start from a server that has its libraries loaded",
     "cap": "run under a memory limit",

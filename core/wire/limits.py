@@ -7,11 +7,14 @@ only. Source of the formats: the kernel's cgroup-v1 and cgroup-v2 documentation.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from core.wire.errors import SpecError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # of the kernel's counters
@@ -136,6 +139,37 @@ def usable_threads(cores: list[frozenset[int]], allowed: Iterable[int], quota: f
     return max(1, min(count, int(quota) if quota is not None else count))
 
 
+def cpu_shares(cores: Iterable[frozenset[int]], allowed: Iterable[int], count: int) -> list[list[int]]:
+    """Split `allowed` CPUs into `count` disjoint shares; their sizes differ by at most one.
+
+    A physical core stays within one share where the sizes allow it.
+
+    Args:
+        cores: from `physical_cores`; empty: unknown.
+        allowed: CPUs to split, at least `count`.
+        count: number of shares.
+    """
+    mask = set(allowed)
+    ordered = [cpu for core in sorted(map(sorted, cores)) for cpu in core if cpu in mask]
+    ordered += sorted(mask - set(ordered))
+    edges = [number * len(ordered) // count for number in range(count + 1)]
+    return [sorted(ordered[start:end]) for start, end in itertools.pairwise(edges)]
+
+
+def most_processes(allowed: Iterable[int], quota: float | None) -> int:
+    """Processes that can have at least one CPU each: the allowed CPUs, no more than the quota, at least 1."""
+    count = len(set(allowed))
+    return max(1, count if quota is None else min(count, int(quota)))
+
+
+def too_many_processes(count: int, most: int) -> SpecError:
+    """Return the error for more streams of the type `processes` than usable CPUs."""
+    return SpecError(
+        f"{count} streams of the type `processes` need {count} CPUs, one each, but {most} can be used.",
+        hint=f"Use at most {most} streams, or `stream_type` threads.",
+    )
+
+
 # -- read from this machine --------------------------------------------------------------------------------
 
 
@@ -197,15 +231,18 @@ def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None =
     return None
 
 
-def cap_memory() -> None:
+def cap_memory(processes: int = 1) -> None:
     """Make an allocation beyond the container's memory fail, instead of ending the process.
 
     Not for processes that use a GPU: its driver reserves address space far beyond the memory it needs.
+
+    Args:
+        processes: equal processes that share the memory; each gets its part.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        limit = memory_limit()
+        limit = memory_limit() // processes
         if limit > 0:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 

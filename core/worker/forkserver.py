@@ -38,6 +38,7 @@ def serve(descriptor: int) -> None:
         descriptor: an inherited Unix stream socket.
     """
     _preload()
+    lifeline.adopt_orphans()
     with socket.socket(fileno=descriptor) as channel:
         server = _Server(channel)
         signal.signal(signal.SIGTERM, server.leave)
@@ -85,14 +86,16 @@ class _Server:
                     return
 
     def end_all(self) -> None:
-        """Kill and reap every living contestant, stopped or not."""
+        """Kill and reap every living contestant with the processes of its streams, stopped or not."""
         living = [pid for pid, status in self._children.items() if status is None]
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
         for pid in living:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+                while True:  # the orphans of its group
+                    os.waitpid(-pid, 0)
 
     def leave(self, *_: object) -> None:
         """Exit at once; a signal handler, which a forked child briefly inherits."""
@@ -141,7 +144,18 @@ class _Server:
         if self._children[pid] is None:
             reaped, status = os.waitpid(pid, os.WNOHANG)
             self._children[pid] = status if reaped else None
+        if self._children[pid] is not None and _has_orphans(pid):
+            return {"status": None}  # its streams die with it, and their memory is free only then
         return {"status": self._children[pid]}
+
+
+def _has_orphans(group: int) -> bool:
+    """Reap the ended processes of a contestant's group; return whether one still lives."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
 
 
 def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoReturn:
@@ -170,10 +184,7 @@ def _keep_only(channel: int, log: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor, source in ((0, nothing), (1, log), (2, log)):
         os.dup2(source, descriptor)
-    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):  # noqa: PTH208 - names
-        if int(name) > 2 and int(name) != channel:
-            with contextlib.suppress(OSError):  # the descriptor that listed them is closed already
-                os.close(int(name))
+    lifeline.close_descriptors(keep=channel)
 
 
 def _serve_contestant(channel: int) -> None:

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _ORPHANED = 70  # exit status after the parent has exited; no process reads it
 
 
@@ -29,6 +30,20 @@ def die_with_parent(parent: int | None = None) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os._exit(_ORPHANED)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose own parent among the descendants has ended, so as to reap them."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def close_descriptors(*, keep: int) -> None:
+    """Close every file descriptor but standard input, output, error and `keep`; a forked process calls it."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):  # noqa: PTH208 - names
+        if int(name) > 2 and int(name) != keep:
+            with contextlib.suppress(OSError):  # the descriptor that listed them is closed already
+                os.close(int(name))
 
 
 def set_oom_victim() -> None:

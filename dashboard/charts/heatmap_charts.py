@@ -39,7 +39,14 @@ from dashboard.charts import (
     text_lines,
     wide_ticks,
 )
-from dashboard.charts.sweep_charts import STATISTICS, axis_title, key_of, value_of
+from dashboard.charts.sweep_charts import (
+    STATISTICS,
+    axis_title,
+    key_of,
+    latency_title_of,
+    statistic_of,
+    value_of,
+)
 
 Mark = Literal["", "best", "level", "inconclusive", "over", "lost"]
 CELL_PX, FRAME_PX = 44, 130
@@ -144,11 +151,10 @@ def _hover(point: Measured, ranking: SweepRanking, place: str, *, over: bool, is
     head = [point_name(point.values)]
     if point.latency is None:
         return text_lines([*head, point.error or "not measured yet"])
-    name = STATISTICS[ranking.percentile]
     parts = [
         *head,
         f"throughput: {_with_interval(point, 'throughput', 'samples/s')}",
-        f"{name}: {_with_interval(point, ranking.percentile, 'ms')}",
+        f"{statistic_of(point, ranking.percentile)}: {_with_interval(point, ranking.percentile, 'ms')}",
         *([_PLACES[place]] if place else []),
         *(["over the limit"] if over else []),
         *(["its interval contains the limit: undecided"] if is_open else []),
@@ -364,12 +370,17 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], ranking: Swe
         front += [spot] if ranking.is_in(one, ranking.front) else []
     line = None if ranking.line_s is None else ranking.line_s * 1e3
     return Tradeoff(
-        x_title=f"{STATISTICS[ranking.percentile]} latency per run (ms)",
+        x_title=f"{STATISTICS[ranking.percentile]} {_title(points)} per run (ms)",
         groups=groups,
         front=sorted(front, key=lambda spot: spot.ms[0]),
         line=line,
         line_label="" if line is None else f"latency limit {brief(line)} ms",
     )
+
+
+def _title(points: Sequence[Measured]) -> str:
+    title = latency_title_of(points)
+    return title[0].lower() + title[1:]
 
 
 def tradeoff(info: Tradeoff) -> go.Figure:

@@ -17,6 +17,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.measurement import Trial
+from core.evidence.streams import stream_count
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
@@ -85,6 +86,7 @@ NUMBERS: Mapping[str, Number] = {
     "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e-3)),
     "batch": Number(title="Batch (samples)", of=_fact("batch_size")),
 }
+_LATENCIES = frozenset(one.short for one in METRICS.values() if one.field.startswith("latency."))
 WHEN = "when"
 
 # colour, marker and word of each outcome; the marker distinguishes them without colour
@@ -111,6 +113,8 @@ class Point:
 def point_of(trial: Trial) -> Point:
     """Return the data of a trial for the plots, without its samples."""
     found = {name: one.of(trial) for name, one in NUMBERS.items()}
+    if stream_count(trial.facts) > 1:  # the latency beside other callers is no latency of one caller
+        found = {name: None if name in _LATENCIES else value for name, value in found.items()}
     return Point(
         id=trial.id,
         at=trial.created_at,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from core.evidence import streams
 from core.evidence.measurement import Trial
 from core.store import PRUNED
 from dashboard.charts import (
@@ -57,7 +58,9 @@ def side(trial: Trial, name: str = "") -> Side:
     """Return a trial as `name` with the providers used."""
     who = name or f"{trial.id[:8]} · {trial.model_name}"
     ran = ran_label(trial.facts).replace("ExecutionProvider", "")
-    return Side(name=f"{who} · {ran}", result=trial.facts)
+    count = streams.stream_count(trial.facts)
+    callers = f" · {count} callers" if count > 1 else ""
+    return Side(name=f"{who} · {ran}{callers}", result=trial.facts)
 
 
 def per_row(sides: Sequence[Side]) -> bool:
@@ -67,7 +70,8 @@ def per_row(sides: Sequence[Side]) -> bool:
 
 def latency_title(sides: Sequence[Side]) -> str:
     """Return the title of an axis of latencies."""
-    return "Latency per sample (ms)" if per_row(sides) else "Latency per run (ms)"
+    what = streams.latency_title(one.result for one in sides)
+    return f"{what} per {'sample' if per_row(sides) else 'run'} (ms)"
 
 
 def pruned(sides: Sequence[Side]) -> list[str]:

@@ -17,7 +17,7 @@ from core.evidence.result_types import CoursePoint, FrontPoint
 from core.spec.axes import point_name
 from core.spec.metrics import SHOWN_UNITS
 from core.spec.settings import value_words
-from core.spec.space import changes_words
+from core.spec.space import STREAMS, changes_words
 from dashboard.charts.compare_charts import BASELINE, ForestInfo
 from dashboard.charts.search_charts import cost_title
 from dashboard.charts.sweep_charts import STATISTICS, value_of
@@ -130,6 +130,12 @@ def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = Fal
     }
 
 
+def _kind(points: Sequence[Measured]) -> str:
+    """Return what the latencies of running points are called, where streams vary; after a space."""
+    count = max((value for one in points if isinstance(value := one.values.get(STREAMS), int)), default=1)
+    return f" service latency under 1 to {count} callers" if count > 1 else ""
+
+
 def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Plot:
     """Return the points of a sweep so far, hollow because they are not final.
 
@@ -160,7 +166,7 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
             "ticks": [(float(place), value_words(one)) for place, one in enumerate(values)],
         },
         "y": linear(
-            "samples/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights
+            "samples/s so far" if y == "throughput" else f"p50{_kind(points)} per run so far (ms)", heights
         ),
         "level": None,
         "legend": bool(series),

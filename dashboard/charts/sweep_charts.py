@@ -7,13 +7,14 @@ come in, milliseconds are drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import plotly.graph_objects as go
 
 from core.api.sweeping import Measured
+from core.evidence.streams import latency_title, latency_words, stream_count
 from core.spec.axes import THREADS, point_name, row_of
 from core.spec.settings import Value, value_words
 from core.wire.output_check import OUTPUTS_DIFFER
@@ -135,7 +136,7 @@ def curve_info(
     texts = {place: value_words(value) for value, place in places.items()}
     return CurveInfo(
         x_title=axis_title(x),
-        y_title="Throughput (samples/s)" if throughput else "Latency per run (ms)",
+        y_title="Throughput (samples/s)" if throughput else f"{latency_title_of(shown)} per run (ms)",
         x_log=_are_numbers(places) and _spans(ticks, 4.0),
         y_log=_spans(drawn, LOG_FROM_RATIO),
         ticks=ticks,
@@ -146,6 +147,11 @@ def curve_info(
         best=_best_xy(best, x, names, places),
         lost=_lost(points, x, places) if found else {},
     )
+
+
+def latency_title_of(points: Iterable[Measured]) -> str:
+    """Return what the latencies of points are called together."""
+    return latency_title(one.result for one in points)
 
 
 def _tick(text: str) -> str:
@@ -238,6 +244,12 @@ def _series_of(
     ]
 
 
+def statistic_of(point: Measured, name: str) -> str:
+    """Return a statistic of a point's latency in words: "p50", or "p50 service latency under 2 callers"."""
+    text = STATISTICS[name]
+    return text if stream_count(point.result) == 1 else f"{text} {latency_words(point.result)}"
+
+
 def key_of(point: Measured) -> str:
     """Return the data that a marker carries about its point."""
     return point_name(point.values)
@@ -251,7 +263,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         name: "throughput" or a statistic of the latency.
         value: with its bounds, as drawn.
     """
-    unit, what = ("samples/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
+    unit, what = ("samples/s", "throughput") if name == "throughput" else ("ms", statistic_of(point, name))
     low, high = value[1], value[2]
     runs, rows = point.result.get("runs", 0), point.result.get("batch_size")
     known = interval(low, high, unit) if low or high else "no interval"

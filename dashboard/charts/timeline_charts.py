@@ -17,6 +17,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.background_load import CAUSES, FLAGS
+from core.evidence.streams import latency_title
 from dashboard.charts import (
     HEIGHT,
     MUTED,
@@ -120,11 +121,18 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     return Timeline(
         sides=drawn,
         strip=_strip([*with_runs, *beside]),
-        y_title="ms per sample" if rows else "ms per run",  # short: the plot is low
+        y_title=_y_title(with_runs, rows=rows),
         y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None and ms <= cap]),
         cap_ms=cap if any(one.above for one in drawn) else None,
         top_ms=max((max(ms) for ms in latencies), default=None),
     )
+
+
+def _y_title(sides: Sequence[Side], *, rows: bool) -> str:
+    """Short, because the plot is low."""
+    kind = latency_title(one.result for one in sides).removeprefix("Latency")
+    unit = "ms per sample" if rows else "ms per run"
+    return f"{kind}, {unit}" if kind else unit
 
 
 def blocks_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -133,6 +141,16 @@ def blocks_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return blocks or [
         {"at_s": 0.0, "refill_s": 0.0, "runs": len(result.get("latencies_s") or []), "flags": []}
     ]
+
+
+def _starts(raw_s: Sequence[float], block: Mapping[str, Any]) -> list[float]:
+    """Return about when each run of a block began; the streams of a block ran at the same time."""
+    at_s = block["at_s"] + (block["refill_s"] or 0.0)
+    found: list[float] = []
+    for count in block.get("stream_runs") or [len(raw_s)]:
+        own = raw_s[len(found) : len(found) + count]
+        found += accumulate(own[:-1], initial=at_s)
+    return found
 
 
 def _runs(one: Side, cap: float, *, rows: bool, limit: int) -> Runs:
@@ -149,7 +167,7 @@ def _runs(one: Side, cap: float, *, rows: bool, limit: int) -> Runs:
         first += block["runs"]
         if not own:
             continue
-        began = list(accumulate(raw_s[:-1], initial=block["at_s"] + (block["refill_s"] or 0.0)))
+        began = _starts(raw_s, block)
         indices, values = thin(own, per_block)
         at_s += [*(began[index] for index in indices), None]
         drawn += [*values, None]

@@ -37,7 +37,7 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
 )
 _ALSO_IN = {"Model": "Graph"}  # a single setting needs no group of its own
 _OWN_WIDGETS = (
-    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams"),
+    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std"),
     *("protocol.effort", "budget_s", "margin"),
 )
 

@@ -59,6 +59,15 @@ def p50_text(live: Mapping[str, Any], trial: str, field: ComparedConfigurations)
     return f"{format.ms(seconds / rows)} per sample" if rows else ""
 
 
+def speed_text(live: Mapping[str, Any], trial: str, field: ComparedConfigurations) -> str:
+    """Return what is compared, so far: "p50 1.230 ms", or with several streams "450.1 samples/s"."""
+    if live.get("statistic") == "throughput":
+        rate = (live.get("rate_per_s") or {}).get(trial)
+        return "" if rate is None else format.rate(rate)
+    text = p50_text(live, trial, field)
+    return f"p50 {text}" if text else ""
+
+
 def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *, measuring: bool) -> str:
     """Describe the comparison of `trial` so far: progress and findings; a verdict exists only at the end.
 
@@ -67,13 +76,13 @@ def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *,
     """
     own = contrasts_of(live, trial)
     parts = [rounds_text(live, measuring=measuring)]
-    if text := p50_text(live, trial, field):
+    if text := speed_text(live, trial, field):
         beside = [
-            f"{field.labels.get(one['baseline'], 'the baseline')}: {other}"
+            f"{field.labels.get(one['baseline'], 'the baseline')}: {other.removeprefix('p50 ')}"
             for one in own
-            if (other := p50_text(live, one["baseline"], field))
+            if (other := speed_text(live, one["baseline"], field))
         ]
-        parts.append(f"p50 {text} ({'; '.join(beside)})" if beside else f"p50 {text}")
+        parts.append(f"{text} ({'; '.join(beside)})" if beside else text)
     for one in own:
         parts.append(interim.sentence(one, field.labels.get(one["baseline"], "the baseline")))
     return " · ".join([*parts, "not final"])

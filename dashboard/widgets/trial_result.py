@@ -15,6 +15,7 @@ from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import quality
+from core.evidence.streams import p50_words
 from core.evidence.verdict import is_rejected
 from core.show import cells, verdict
 from core.wire.errors import TunerError
@@ -201,7 +202,7 @@ def _without_contrast(
     result = trial.facts
     failed = [one for one in compared.others if one.error] if compared is not None else []
     rate = next((one.value for one in _latency(trial, compared) if one.name == "throughput_per_s"), "")
-    words = " · ".join([f"p50 {format.ms(trial.p50_s)}", *([rate] if rate else [])])
+    words = " · ".join([f"{p50_words(trial.facts)} {format.ms(trial.p50_s)}", *([rate] if rate else [])])
     _headline(":material/flag:", words, actions)
     _about(trial, compared, settings=settings)
     for one in failed:

@@ -411,6 +411,7 @@ class FakeRace:
                     "elapsed_s": elapsed_s,
                     "contrasts": [{**contrast, "ratio_low": low, "ratio_high": high}],
                     "p50_s": {0: 0.002, settings.baseline: 0.003},
+                    "rate_per_s": {0: 2000.0, settings.baseline: 1333.0},
                     "rows_fed": {0: 4, settings.baseline: 4},
                 }
             )

@@ -358,7 +358,7 @@ def test_what_varies_is_read_and_its_study_gives_it_back(
         ("=1,2", "has no name"),
         ("use_io_binding=perhaps", "on or off"),
         ("graph_optimization_level=ORT_ENABLE_AL", "Did you mean `ORT_ENABLE_ALL`"),
-        ("streams=0,1", "streams"),
+        ("streams=0,1", "Streams must be 1 to 256"),
         ("budget_s=1,2", "is a measurement setting"),
         ("feeds=a,b", "has no values to list"),
     ],

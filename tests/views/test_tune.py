@@ -148,7 +148,7 @@ def test_every_setting_of_the_table_is_on_the_page_with_its_help(
     monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))  # else there is nothing to choose libraries from
     at = open_page(model=mlp)
     unfolded(at).get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
-    apart = {"dims", "feed_values", "streams"}  # by dimension, by input, and only one value is possible
+    apart = {"dims", "feed_values"}  # by dimension, and by input
     for setting in SETTINGS:
         if setting.name not in apart:
             drawn = at.get_by_key(fields.key(setting.name))

@@ -28,6 +28,7 @@ from core.evidence.other_processes import between
 from core.evidence.record import Block, Discarded, Entry, Key, ProcessResult, RawComparison, Settings
 from core.evidence.result_types import Outcome
 from core.evidence.stopping import InterimResult, contrast_values
+from core.evidence.streams import seconds_per_run
 from core.process import scratch
 from core.process.contestant_workers import SharedForkServer, Workers
 from core.process.cpu_use import snapshot
@@ -87,8 +88,8 @@ def run_launches(
         cancel: set it from any thread to stop.
         on_progress: called for each step.
         on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
-            "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
-            "baseline", and numbers as `contrast_values` returns them.
+            "contrasts", "statistic", "p50_s", "rate_per_s", "rows_fed"}, where a contrast has indices of
+            entries as "candidate" and "baseline", and numbers as `contrast_values` returns them.
         earlier: launches of a comparison of the same entries, which this one continues.
         fork_server: a fork server that is kept for later comparisons; None: a new one.
 
@@ -123,12 +124,17 @@ class _RunningComparison:
         self.on_live = on_live
         self.folder = folder
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
-        self.record = RawComparison(ran=[ProcessResult() for _ in entries], runs=settings.runs)
+        self.record = RawComparison(
+            ran=[ProcessResult() for _ in entries],
+            runs=settings.runs,
+            by_throughput=any(entry.plan.get("streams", 1) > 1 for entry in entries),
+        )
         self.launch_processes = LaunchProcesses(
             workers, entries, self.record, self.rng, self._report_start, settings.timeout_s
         )
         self.kept: dict[int, Path] = {}  # index of the configuration -> file of its outputs
         self.interim_result = InterimResult(settings)
+        self.latencies_s: dict[int, list[float]] = {}  # medians of the blocks, where throughput is compared
         self.began = time.monotonic()
         self.first_block_s: float | None = None
         # Of each process of a screening: when its start began, and how many had failed by then.
@@ -435,7 +441,10 @@ class _RunningComparison:
         return True
 
     def _add_to_interim(self, block: Block, rows: int) -> None:
-        seconds = statistics.median(block.latencies_s) / max(1, rows)
+        seconds = seconds_per_run(block, by_throughput=self.record.by_throughput) / max(1, rows)
+        if self.record.by_throughput:
+            median_s = statistics.median(block.latencies_s)
+            self.latencies_s.setdefault(block.contestant, []).append(median_s)
         self.interim_result.add((block.contestant, block.copy), block.generation, block.round, seconds)
 
     def _block(self, key: Key, number: int, position: int, reply: wire.BlockReply) -> Block:
@@ -452,6 +461,10 @@ class _RunningComparison:
             refill_s=None if refill_ns is None else refill_ns / 1e9,
             latencies_s=[ns / 1e9 for ns in reply["latencies_ns"]],
             counters=reply["counters"],
+            window_s=reply.get("window_s"),
+            stream_runs=tuple(reply.get("stream_runs", ())),
+            stream_completed=tuple(reply.get("stream_completed", ())),
+            stream_refills_s=tuple(ns / 1e9 for ns in reply.get("stream_refills_ns", ())),
         )
 
     def _report_round(self, more: int, deadline: float) -> None:
@@ -481,6 +494,7 @@ class _RunningComparison:
                 "candidate": index,
                 "baseline": reference,
                 "label": self.entries[index].label,
+                "statistic": "throughput" if self.record.by_throughput else "median",
                 **contrast_values(one),
             }
             for index, one in found.items()
@@ -493,15 +507,25 @@ class _RunningComparison:
                 "predicted_rounds": self.predicted,
                 "elapsed_s": now - self.began,
                 "contrasts": contrasts,
+                "statistic": "throughput" if self.record.by_throughput else "median",
                 "p50_s": {index: self._p50_s(index) for index in measured},
+                "rate_per_s": {index: self._rate_per_s(index) for index in measured},
                 "rows_fed": {
                     index: load["batch_size"] for index in measured if (load := self.record.ran[index].load)
                 },
             }
         )
 
+    def _rate_per_s(self, index: int) -> float | None:
+        """Samples per second."""
+        per_row = self.interim_result.p50_s(index)
+        return 1 / per_row if per_row else None
+
     def _p50_s(self, index: int) -> float | None:
-        """Seconds per inference, not per sample."""
+        """Median latency of an inference, not per sample."""
+        if self.record.by_throughput:
+            own = self.latencies_s.get(index)
+            return statistics.median(own) if own else None
         per_row, load = self.interim_result.p50_s(index), self.record.ran[index].load
         return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
 

@@ -115,4 +115,6 @@ def void_reason(block: Block) -> str:
     """Why a block is invalid: judged by its counters and the clock, never by its latency."""
     if not block.latencies_s or min(block.latencies_s) <= 0:
         return "the clock did not advance"
+    if block.stream_completed and not sum(block.stream_completed):
+        return "no run was completed while all streams ran"
     return discard_reason(block.counters)

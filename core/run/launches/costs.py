@@ -227,7 +227,7 @@ def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: R
             arguments = {"block_ns": int(seconds * 1e9), "min_runs": 1, "max_runs": MOST_RUNS}
             reply = worker.ask(wire.BLOCK, arguments, timeout_s=TIMEOUT_FACTOR * seconds + pace.timeout_s)
             park(worker)
-            return len(reply["latencies_ns"]) + 1
+            return len(reply["latencies_ns"]) + len(reply.get("stream_refills_ns", [0]))
 
         try:
             joules, why = energy.joules_per_run(meter, idle_w, run)

@@ -112,7 +112,8 @@ def _by_times(
 ) -> SpeedUpNumbers | None:
     if one.contrast is None or not one.trial.facts:
         return None
-    if metric == "latency_p50":
+    compared = "throughput" if one.contrast.get("statistic") == "throughput" else "latency_p50"
+    if metric == compared:
         found = one.contrast
         return _numbers(metric, found["ratio"], found["ratio_low"], found["ratio_high"], found["verdict"])
     other = contrast_of(
@@ -487,11 +488,11 @@ def controls(tried: Sequence[Evaluation], self_tests: Sequence[Mapping[str, Any]
     for control in (one for one in tried if one.twin):
         other = by_key.get(control.key)
         for look in control.looks:
-            own = look.gains.get("latency_p50")
+            own = look.round_gain
             same = [
-                found.gains["latency_p50"]
+                gain
                 for found in (other.looks if other is not None else ())
-                if found.race == look.race and "latency_p50" in found.gains
+                if found.race == look.race and (gain := found.round_gain) is not None
             ]
             if own is None or not same:
                 continue

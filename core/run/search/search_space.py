@@ -18,6 +18,8 @@ from core.spec.question import Question
 from core.spec.settings import Place
 from core.spec.space import (
     MODEL,
+    STREAM_TYPE,
+    STREAMS,
     Axis,
     Space,
     axes_from_user,
@@ -145,6 +147,7 @@ def place_of(machine: wire.Environment | None, resolved: Resolved, question: Que
     return Place(
         threads=machine["cpu"]["usable"] if machine is not None else 1,
         providers=((CPU,), *chains),
+        streams=question.streams,
         any_batch=question.per_row and batch and resolved.spec.workload.feeds == "random",
         memory="peak_rss" in question.metrics,
     )
@@ -157,8 +160,23 @@ def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -
         SpecError: an unknown setting or value.
     """
     vary = {name: values for name, values in question.vary.items() if name != MODEL}
+    _check_streams(base, question, vary)
     found = axes_from_user(base, vary) if question.vary else search_axes(base, place)
     return [*found, *([models.axis] if models.axis is not None else [])]
+
+
+def _check_streams(base: TrialSpec, question: Question, vary: Mapping[str, Sequence[object]]) -> None:
+    """Refuse several streams where the objective is a latency.
+
+    Raises:
+        SpecError: the start has several streams, or the user varies them.
+    """
+    if question.streams or (base.workload.streams == 1 and not {STREAMS, STREAM_TYPE} & vary.keys()):
+        return
+    raise SpecError(
+        f"`{STREAMS}` may be above 1 only where the objective is throughput, but it is {question.words}.",
+        hint=f"Choose the objective `throughput`, or set `{STREAMS}` to 1 and do not vary it.",
+    )
 
 
 def space_of(base: TrialSpec, question: Question, place: Place, models: Models) -> Space:
@@ -172,8 +190,8 @@ def space_of(base: TrialSpec, question: Question, place: Place, models: Models) 
     check_any_varies(axes)
     unvaried: tuple[str, ...] = ()
     if not question.vary:
-        axes, unvaried = fit_axes(base, axes)
-    found = replace(space(base, axes, models=models.refs), unvaried=unvaried)
+        axes, unvaried = fit_axes(base, axes, threads=place.threads)
+    found = replace(space(base, axes, models=models.refs, threads=place.threads), unvaried=unvaried)
     if len(found.choices) < 2:
         raise SpecError(
             f"All combinations are the same configuration: {next(iter(found.left_out), 'nothing differs')}.",

@@ -177,7 +177,7 @@ class SearchState(PlanState):
                 continue
             before = self.tried.get(choice) or self._unobserved(choice)
             self.tried[choice] = replace(before, looks=(*before.looks, found))
-        gains = [found.gains["latency_p50"][0] for found in pair if "latency_p50" in found.gains]
+        gains = [gain[0] for found in pair if (gain := found.round_gain) is not None]
         if len(gains) == 2:
             self.differences.append(gains[0] - gains[1])
 

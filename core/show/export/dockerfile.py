@@ -40,7 +40,7 @@ def export_dockerfile(source: ExportSource, accepted: str) -> str:
     spec = ort_spec(source.trial)
     tracker = SettingTracker(spec)
     tracker.mark_all_exported_but()  # the bundle contains the YAML file, which supports every setting
-    tracker.mark_exported("expert", "streams", "dynamic_batching")
+    tracker.mark_exported("expert", "streams", "stream_type", "dynamic_batching")
     notes = [
         "All settings are in the bundle; this file only builds an image with it.",
         *_start(spec),

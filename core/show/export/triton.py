@@ -100,6 +100,7 @@ def export_triton(source: ExportSource, accepted: str) -> str:
     rows, why_not = _max_batch(source, spec, info)
     batching = _dynamic_batching(spec, tracker, rows)
     tracker.mark_exported("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
+    tracker.mark_unsupported("stream_type", "each of Triton's instances has a session, all in one process")
     if not rows:
         tracker.mark_unsupported("batch_size", "Triton does not batch this model, see max_batch_size")
     tracker.mark_exported("dims")

@@ -9,6 +9,7 @@ from typing import Any
 from core import __version__
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ModelFacts
+from core.evidence.streams import latency_words, p50_words, stream_count
 from core.run.export_source import ExportSource
 from core.run.named_files import with_relative_paths
 from core.show.export import header
@@ -109,7 +110,7 @@ def export_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
 
 def _p50(trial: Trial) -> str:
     said = short_of(trial.facts)
-    return f"p50 {ms(trial.p50_s or 0.0)}{f', {said}' if said else ''}."
+    return f"{p50_words(trial.facts)} {ms(trial.p50_s or 0.0)}{f', {said}' if said else ''}."
 
 
 _GAIN = ("ratio", "ratio_low", "ratio_high", "grade", "holds", "holds_reason", "contradicted")
@@ -124,6 +125,8 @@ def _in_short(trial: Trial) -> dict[str, Any]:
     measured: dict[str, Any] = {"trial": trial.id, "p50_s": trial.p50_s}
     if load := result.get("load"):
         measured["load"] = load["words"]
+    if stream_count(result) > 1:
+        measured |= {"latency_kind": latency_words(result), "throughput_per_s": result["throughput_per_s"]}
     if busy := result.get("busy"):
         measured["busy"] = {"words": busy["words"]}
     gains = [

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.evidence.measurement import Trial
 from core.evidence.quality import quality
+from core.evidence.streams import latency_words, stream_count
 from core.show.table import Column, Item, Kind, Value
 from core.spec.metrics import METRICS, Metric, Quantity
 from core.wire.output_check import breach
@@ -41,6 +42,25 @@ def latency_in_files(
     return [column(f"{name}_s{end}") for name in ("p50", "p95") for end in ("", "_low", "_high")]
 
 
+def latency_kind(
+    result: Callable[[Item], Mapping[str, Any]], items: Iterable[Item]
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Return the column that says what each latency is; none where every item has one caller.
+
+    Args:
+        result: of an item.
+        items: the rows of the table.
+    """
+    if all(stream_count(result(one)) == 1 for one in items):
+        return []
+    column = Column("latency kind", key="latency_kind", help=_KIND_HELP)
+    return [(column, lambda one: latency_words(result(one)) if result(one).get("latency") else "")]
+
+
+_KIND_HELP = (
+    "Percentiles of several callers are service latency beside the other callers in a closed loop, never "
+    "user latency: no request waits for its turn."
+)
 _KINDS: Mapping[Quantity, Kind] = {"time": "ms", "size": "bytes"}
 
 

@@ -30,6 +30,7 @@ from core.show.sheets.columns import (
     doubts_in_files,
     fallback_words,
     latency_in_files,
+    latency_kind,
     latency_of,
     other_metrics,
     quality_words,
@@ -113,7 +114,10 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             Column("role", key="role", on="none"),
             lambda one: "baseline" if one == comparison.baseline else roles[one],
         ),
-        (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(comparison, one, by_id.get(one))),
+        (
+            Column("verdict", help=_ratio_help(comparison)),
+            lambda one: verdict_text(comparison, one, by_id.get(one)),
+        ),
         *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
         (Column("p50", "ms", per=per), time(lambda of: latency_of(of, "p50_s"))),
         (
@@ -121,6 +125,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: outputs_text(comparison, one, by_id.get(one)),
         ),
         (Column("p95", "ms", per=per), time(lambda of: latency_of(of, "p95_s"))),
+        *latency_kind(result, order(comparison)),
         (Column("batch", "count", key="batch_size", more=True), lambda one: result(one).get("batch_size")),
         *latency_in_files(result),
         (Column("samples/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
@@ -158,9 +163,16 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
 RANK_RANGE = "means that the intervals overlap and leave these places open."
 _RANK_HELP = f"By the intervals of the ratios. A rank such as 2–3 {RANK_RANGE}"
 _RATIO_HELP = (
-    "Ratio of median latencies within the same rounds. Times in this table are taken over all runs, so "
-    "their quotients may differ."
+    "Ratio of {what} within the same rounds. Times in this table are taken over all runs, so their "
+    "quotients may differ."
 )
+
+
+def _ratio_help(comparison: Comparison) -> str:
+    by_throughput = comparison.facts.get("statistic") == "throughput"
+    return _RATIO_HELP.format(what="throughput" if by_throughput else "median latencies")
+
+
 _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
 

@@ -18,6 +18,7 @@ from core.show.sheets.columns import (
     doubts_in_files,
     fallback_words,
     latency_in_files,
+    latency_kind,
     latency_of,
     other_metrics,
     quality_words,
@@ -76,6 +77,7 @@ def table(
         (Column("batch", "count", key="batch_size", more=True), lambda one: one.facts.get("batch_size")),
         (Column("p50", "ms", on="terminal"), lambda one: one.p50_s),
         (Column("p95", "ms", on="browser", more=True), lambda one: latency_of(one.facts, "p95_s")),
+        *latency_kind(_facts, trials),
         *latency_in_files(_facts),
         (
             Column("samples/s", "number", key="rows_per_s", more=True),

@@ -24,6 +24,7 @@ from core.evidence.result_types import (
     SearchUnderLoad,
     SpeedUpNumbers,
 )
+from core.evidence.streams import latency_words
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.verdict import Color, Verdict, interval_texts, ratio_places, ratio_text
 from core.run.search.stored import answer_of, evaluations_of
@@ -36,7 +37,7 @@ from core.show.words import counted, state_words
 from core.spec import settings
 from core.spec.metrics import METRICS
 from core.spec.question import question_from_dict
-from core.spec.space import DEFAULT_WORDS, changes_words
+from core.spec.space import DEFAULT_WORDS, STREAMS, changes_words
 from core.store import StudyRecord
 from core.wire.units import DASH, ci, ms, size
 
@@ -219,7 +220,9 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
     """Return the numbers of a confirmed configuration versus the ORT default: `p50`, `3.4 → 2.4 ms`."""
     before = default["measurements"] if default is not None else {}
     found = []
-    for metric, name in (("latency_p50", "p50"), ("latency_p95", "p95"), ("cpu_s", "CPU per sample")):
+    kind = _latency_kind(winner["changes"])
+    rows = (("latency_p50", f"p50{kind}"), ("latency_p95", f"p95{kind}"), ("cpu_s", "CPU per sample"))
+    for metric, name in rows:
         own = winner["measurements"].get(metric)
         if own:
             other = before.get(metric)
@@ -375,7 +378,7 @@ def evaluation_table(record: StudyRecord, *, most: int | None = None) -> Table:
             Column("gain_high", "number", key="gain_high", on="none"),
             lambda row: _number(row[1], "high"),
         ),
-        (Column("p50", "ms", key="p50_ms"), lambda row: row[0].value("latency_p50")),
+        (Column("p50", "ms", key="p50_ms", help=_P50_HELP), lambda row: row[0].value("latency_p50")),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", more=True),
             lambda row: row[0].value("peak_rss"),
@@ -388,6 +391,17 @@ def evaluation_table(record: StudyRecord, *, most: int | None = None) -> Table:
         (Column("reason", key="reason", narrow=True), lambda row: row[0].failed),
         drop=("launches", "peak memory", "p50", "reason"),
     )
+
+
+_P50_HELP = (
+    "Of configurations with several streams: service latency under that many callers, not user latency."
+)
+
+
+def _latency_kind(changes: Mapping[str, Any]) -> str:
+    """Return what the latencies of a configuration with several streams are called, after a space."""
+    count = changes.get(STREAMS, 1)
+    return f" {latency_words({'streams': {'count': count}})}" if count > 1 else ""
 
 
 def _configuration(one: Evaluation) -> str:

@@ -11,7 +11,14 @@ from typing import Any
 from core.evidence.statistics import MIN_BLOCKS
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking, has_few_processes
 from core.run.sweep import Measured
-from core.show.sheets.columns import MEMORY_HELP, OUTPUTS_HELP, fallback_words, other_metrics, ran_on
+from core.show.sheets.columns import (
+    MEMORY_HELP,
+    OUTPUTS_HELP,
+    fallback_words,
+    latency_kind,
+    other_metrics,
+    ran_on,
+)
 from core.show.table import Column, Table, Value, tabulate
 from core.show.verdict import in_words
 from core.spec.axes import point_name
@@ -128,6 +135,7 @@ def points(
         (Column("p95 low", "ms", key="p95_ms_low", on="none"), latency("p95_s_low")),
         (Column("p95 high", "ms", key="p95_ms_high", on="none"), latency("p95_s_high")),
         (Column("p99", "ms", key="p99_ms", on="browser", more=True), latency("p99_s")),
+        *latency_kind(_result_of_a_point, found),
         (Column("mean", "ms", key="mean_ms", on="browser", more=True), latency("mean_s")),
         (Column("std", "ms", key="std_ms", on="browser", more=True), latency("std_s")),
         (Column("samples/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),

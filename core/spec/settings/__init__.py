@@ -32,10 +32,12 @@ from core.spec.settings.search_values import (
     inter_threads,
     loadable_chains,
     no_values,
+    stream_counts,
+    stream_types,
     threads,
     values_by_kind,
 )
-from core.spec.settings.slider_stops import batch_stops, no_stops, stops_at, thread_stops
+from core.spec.settings.slider_stops import batch_stops, no_stops, stops_at, stream_stops, thread_stops
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, range_rule
 
@@ -611,10 +613,26 @@ SETTINGS: tuple[TrialSetting, ...] = (
         kind="int",
         default=1,
         low=1,
-        high=1,
-        help="Concurrent callers. Only 1 is supported: ORTune measures the latency of one caller, not of a "
-        "loaded server.",
+        high=256,
+        help="Callers at the same time, each of which calls again as soon as its result is there. Raise it "
+        "for throughput; latencies are then those beside the other callers.",
         advanced=True,
+        search_values=stream_counts,
+        slider_stops=stream_stops,
+    ),
+    TrialSetting(
+        name="stream_type",
+        label="Stream type",
+        group="Workload",
+        target="workload",
+        kind="choice",
+        default="threads",
+        choices=("threads", "processes"),
+        few=True,
+        help="threads: all streams call one session. processes: each has a session and its own share of the "
+        "CPUs, on ONNX Runtime's CPU provider only.",
+        advanced=True,
+        search_values=stream_types,
     ),
     TrialSetting(
         name="feeds",

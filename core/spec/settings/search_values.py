@@ -22,6 +22,7 @@ class Place:
     threads: int = 1  # that this process may use, at least 1
     providers: tuple[tuple[str, ...], ...] = (("CPUExecutionProvider",),)  # chains that load here
     any_batch: bool = False  # the model takes any batch size, and the objective is per sample
+    streams: bool = False  # the objective is throughput, which several callers at the same time may raise
     memory: bool = False  # the question includes memory
 
 
@@ -68,6 +69,16 @@ def inter_threads(setting: Setting, place: Place) -> tuple[Any, ...]:
 def batch_sizes(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Doubling up to 32, where the batch size may vary."""
     return doubling(1, MOST_BATCH) if place.any_batch else ()
+
+
+def stream_counts(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """Doubling up to the usable threads, where the objective is throughput."""
+    return doubling(1, place.threads) if place.streams else ()
+
+
+def stream_types(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """Every type of stream, where several may run."""
+    return setting.choices if place.streams and place.threads > 1 else ()
 
 
 def loadable_chains(setting: Setting, place: Place) -> tuple[Any, ...]:

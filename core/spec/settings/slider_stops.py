@@ -40,6 +40,11 @@ def batch_stops(setting: Setting, place: Place) -> tuple[int, ...]:
     return doubling(1, MOST_BATCH)
 
 
+def stream_stops(setting: Setting, place: Place) -> tuple[int, ...]:
+    """Doubling up to twice the usable threads."""
+    return tuple(sorted({*doubling(1, place.threads), 2 * place.threads}))
+
+
 def dim_stops(*, is_image_side: bool) -> tuple[int, ...]:
     """Sizes that image models take, or lengths, doubling."""
     return IMAGE_SIDES if is_image_side else doubling(1, MOST_LENGTH)

@@ -11,10 +11,12 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 _MAPS = Path("/proc/self/maps")
+_ROLLUP = Path("/proc/self/smaps_rollup")
 _CLEAR = Path("/proc/self/clear_refs")
 _MADV_POPULATE_READ = 22
 _RESET_PEAK = "5"  # written to clear_refs: reset the peak of the resident set
@@ -71,6 +73,43 @@ def parse_high_water_mark(status: str) -> int:
     if match is None:
         raise ValueError("no VmHWM line")
     return int(match.group(1)) * 1024
+
+
+def shared_bytes() -> int:
+    """Return the bytes of this process's pages that other processes hold too; 0 if the system does not tell.
+
+    A page of k processes counts as (k - 1) / k of its size, so that the sum over these processes is what the
+    sum of their resident sets counts too often.
+    """
+    try:
+        return parse_shared(_ROLLUP.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def parse_shared(rollup: str) -> int:
+    """Return the bytes of `Rss` minus those of `Pss` in `/proc/self/smaps_rollup`.
+
+    Raises:
+        ValueError: a line is missing.
+    """
+    found = {name: re.search(rf"^{name}:\s+(\d+) kB", rollup, re.MULTILINE) for name in ("Rss", "Pss")}
+    rss, pss = found["Rss"], found["Pss"]
+    if rss is None or pss is None:
+        raise ValueError("no Rss or Pss line")
+    return max(0, int(rss[1]) - int(pss[1])) * 1024
+
+
+def group_peak_bytes(peaks: Sequence[int], shared: Sequence[int]) -> int:
+    """Return the peak memory of several processes; pages that they share count once.
+
+    It assumes that all peaks came at the same time, as after a common start.
+
+    Args:
+        peaks: of each process, bytes above its baseline.
+        shared: of each process, by how much its `shared_bytes` have grown since the baseline.
+    """
+    return max(max(peaks), sum(peaks) - max(0, sum(shared)))
 
 
 def gpu_memory_bytes() -> tuple[int | None, str]:

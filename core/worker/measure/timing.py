@@ -27,6 +27,7 @@ class Block:
 
     refill_ns: int | None  # None: there was no such run
     latencies_ns: list[int]  # in run order
+    window_ns: int = 0  # from the first start to the last end
 
 
 def time_block(
@@ -59,7 +60,7 @@ def time_block(
     if refill:
         call()
         now = clock()
-    refill_ns, end, done = now - began, now + block_ns, 0
+    refill_ns, first, end, done = now - began, now, now + block_ns, 0
     while now >= began and (now < end or done < min_runs) and done < max_runs:
         began = clock()
         call()
@@ -71,7 +72,7 @@ def time_block(
             "The clock went backwards while a block was timed.",
             hint="Run it again; on a virtual machine, choose another clock source for its kernel.",
         )
-    return Block(refill_ns=refill_ns if refill else None, latencies_ns=latencies)
+    return Block(refill_ns=refill_ns if refill else None, latencies_ns=latencies, window_ns=now - first)
 
 
 def time_each(call: Call, runs: int) -> list[int]:

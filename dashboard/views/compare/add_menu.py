@@ -7,6 +7,7 @@ import streamlit as st
 from core.api import variants
 from core.api.requests import torch_source
 from core.evidence.measurement import Trial
+from core.evidence.streams import p50_words
 from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.spec.presets import PRESETS
@@ -212,7 +213,7 @@ def _history(record: ModelRecord) -> None:
 
 def _trial_label(trial: Trial) -> str:
     p50 = trial.p50_s
-    told = f"p50 {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
+    told = f"{p50_words(trial.result)} {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
     return f"{setting_chips.words(trial)} · {told} · {format.when(trial.created_at)} · {trial.id[:8]}"
 
 

@@ -24,6 +24,7 @@ from core.api.measuring import compare_job, measure_longer_job
 from core.api.session import Status
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
+from core.evidence.streams import p50_words
 from core.evidence.verdict import is_rejected
 from core.show import setting_chips, verdict
 from core.show.report.subjects import AboutDifference
@@ -271,13 +272,13 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
 
 def _label(trial: Trial) -> str:
     """Return a label that never changes: Streamlit finds the selected option by its label."""
-    p50 = format.ms(trial.p50_s)
+    p50 = f"{p50_words(trial.result)} {format.ms(trial.p50_s)}"
     asked = format.short(setting_chips.words(trial), 90)
     beside = " · compared with another" if trial.kind == "reference" else ""
     differ = f" · {OUTPUTS_DIFFER}" if breach(trial.result) else ""
     busy = verdict.background_load_mark(trial.result)
     which = f"{trial.id[:8]} · {format.short(trial.model_name, 30)}"
-    return f"{format.when(trial.created_at)} · {which} · p50 {p50}{busy} · {asked}{beside}{differ}"
+    return f"{format.when(trial.created_at)} · {which} · {p50}{busy} · {asked}{beside}{differ}"
 
 
 # --- explaining -------------------------------------------------------------------------------------------

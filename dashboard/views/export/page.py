@@ -12,6 +12,7 @@ from core.api import variants
 from core.api.exporting import ExportSource, export_source_of, source_of_settings
 from core.api.references import with_full_paths
 from core.evidence.measurement import Trial
+from core.evidence.streams import p50_words
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec
@@ -103,7 +104,7 @@ def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
     p50 = trial.p50_s
-    p50_text = f"p50 {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
+    p50_text = f"{p50_words(trial.result)} {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
     parts = [
         trial.model_name,
         setting_chips.words(trial),

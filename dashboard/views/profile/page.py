@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.api.measuring import profile_job
 from core.evidence.measurement import Trial
+from core.evidence.streams import p50_words
 from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
@@ -173,9 +174,9 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 
 
 def _measured_label(trial: Trial) -> str:
-    p50 = format.ms(trial.p50_s)
+    p50 = f"{p50_words(trial.result)} {format.ms(trial.p50_s)}"
     busy = verdict.background_load_mark(trial.result)
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_settings(trial)}"
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {p50}{busy} · {_settings(trial)}"
 
 
 # --- run, cancel, choose ------------------------------------------------------------------------------

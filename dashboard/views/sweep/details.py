@@ -118,7 +118,7 @@ def _numbers(row: Measured, ranking: SweepRanking) -> None:
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
             bounds = interval(low * 1e3, high * 1e3, "ms") if low and high else ""
-            column.metric(sweep_charts.STATISTICS[name], format.ms(latency.get(name)))
+            column.metric(sweep_charts.statistic_of(row, name), format.ms(latency.get(name)))
         column.caption(bounds or "no interval")
 
 
@@ -129,7 +129,9 @@ def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
         against_default = verdict.in_words(row.contrast)
-        found.append(f"Median latency per sample versus ONNX Runtime's default: {against_default}")
+        by_throughput = row.contrast.get("statistic") == "throughput"
+        what = "Throughput" if by_throughput else "Median latency per sample"
+        found.append(f"{what} versus ONNX Runtime's default: {against_default}")
     if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
     if ranking.is_in(row, ranking.open):

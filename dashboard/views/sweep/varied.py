@@ -8,9 +8,18 @@ import streamlit as st
 
 from core.api.searching import CPU
 from core.spec import TrialSpec
-from core.spec.axes import MAX_POINTS, Models, choices, default_values, offered, parse_values, row_of
+from core.spec.axes import (
+    MAX_POINTS,
+    THREADS,
+    Models,
+    choices,
+    default_values,
+    offered,
+    parse_values,
+    row_of,
+)
 from core.spec.settings import Place, value_words
-from core.spec.space import MODEL, Axis
+from core.spec.space import MODEL, STREAMS, Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import messages, state
@@ -19,6 +28,8 @@ AXIS = "sweep.axis"
 SECOND = "sweep.second"
 NONE = ""  # no second setting
 VALUES = "sweep.values"  # + "." + name of the axis
+PRESET = "sweep.preset"  # + "." + its number
+PRESETS = {"Streams": (STREAMS,), "Streams × threads": (STREAMS, THREADS)}
 
 
 def _values_key(name: str) -> str:
@@ -40,6 +51,7 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
     """Draw the axes; report a value that cannot be measured and return None."""
     place = _place()
     names = offered(record.info, place, named)
+    _presets(names, place)
     if st.session_state.get(AXIS) not in names:
         st.session_state[AXIS] = names[0]
     first = _axis(
@@ -63,6 +75,26 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
     if first is None or (second is None and st.session_state[SECOND] != NONE):
         return None
     return [one for one in (first, second) if one is not None]
+
+
+def _presets(names: Sequence[str], place: Place) -> None:
+    """Draw a button for each usual choice of axes that this model and machine have."""
+    with st.container(horizontal=True, gap="xsmall"):
+        for number, (label, axes) in enumerate(PRESETS.items()):
+            if set(axes) <= set(names):
+                st.button(
+                    label,
+                    key=f"{PRESET}.{number}",
+                    type="tertiary",
+                    on_click=_take_preset,
+                    args=(axes, place.threads),
+                    help="Varies the number of callers at the same time"
+                    + (" and the threads of each session." if THREADS in axes else "."),
+                )
+
+
+def _take_preset(names: Sequence[str], threads: int) -> None:
+    set_axes([Axis(name=one, values=default_values(one, usable_threads=threads)) for one in names])
 
 
 def _axis(
