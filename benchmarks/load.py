@@ -38,7 +38,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -577,7 +577,7 @@ def measure(given: Any) -> None:
     """Fill the record with what is missing of the chosen parts."""
     names = list(PARTS) if "all" in given.parts else [name for name in PARTS if name in given.parts]
     size, clock = SHORT if given.short else FULL, Clock(given.minutes)
-    options = {"short": given.short}
+    options = {"short": given.short, **json.loads(json.dumps(asdict(size)))}  # with the keys of JSON
     journal = Journal(given.record, script="load", options=options, machine=lab.this_machine())
     with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/load.py"):
         home = Path(folder) / "home"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, load_bound_figures, load_figures, load_peer_figures, queues
+from benchmarks import load, load_bound_figures, load_figures, load_peer_figures, queues, stream_figures
 from benchmarks.experiment import Machine
 from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal
 from core.evidence.load.bounds import Counted
@@ -314,11 +314,11 @@ def test_without_a_record_every_question_says_that_it_is_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    for module in (load_figures, load_bound_figures, load_peer_figures):
+    for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
         monkeypatch.setattr(module, "RECORD", tmp_path / "none.jsonl")
         found += module.every_row()
     assert {row.met for row in found} == {load_figures.NOT_MEASURED}
-    assert len({row.question for row in found}) == len(found) >= 7
+    assert len({row.question for row in found}) == len(found) >= 8
 
 
 def peer(generator: str, p99_s: float, truth_s: float = 0.1) -> dict[str, Any]:
@@ -353,3 +353,12 @@ def test_false_passes_of_a_simulated_queue_are_beside_its_power() -> None:
     assert (found.estimate, found.n, found.met) == ("5.0", "2000", "yes")
     assert (found.more["as if independent"], found.more["passes at 90 % of the rate"]) == ("20.0 %", "45 %")
     assert (other.met, other.more["passes at 90 % of the rate"]) == ("", "–")
+
+
+def test_a_stream_figure_without_an_interval_has_none() -> None:
+    row = {"model": "digits_cnn", "best": "2 threads × 1 thread", "ratio": 1.417, "ratio_low": None}
+    row |= {"ratio_high": None, "verdict": "UNDECIDED", "holds": False, "generations": 4, "rounds": 8}
+    row |= {"rate_per_s": 71234.0, "default_per_s": 50270.0, "fairness": 0.97, "steal": None, "others": 0.02}
+    [found] = stream_figures.rows_of(HEAD, [{**row, "at": 1_790_000_000}])
+    assert (found.estimate, found.low, found.note) == ("1.42", "", "Rejected by the A/A control.")
+    assert (found.more["samples/s"], found.more["slowest of fastest stream"]) == ("71,234", "97 %")
