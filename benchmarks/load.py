@@ -329,8 +329,9 @@ def one_run(
         limit_s=None,
         load_timeout_s=lab.TIMEOUT_S,
     )
-    with _Watched(threading.Event()) as workers:
-        stalls = _Stalls(workers, stalls_s)
+    watched = _Watched(threading.Event())
+    with watched as workers:
+        stalls = _Stalls(watched, stalls_s)
         try:
             [run], _ = serve(workers, [(service, schedule)], lambda runs, elapsed_s: stalls.seen(elapsed_s))
         finally:

@@ -166,7 +166,6 @@ def _omission(rows: Sequence[Record], about: About) -> Iterator[Row]:
             errors = [row[f"{name}_p99_s"] / row["truth_p99_s"] - 1 for row in own]
             mean, low, high = queues.mean_interval(errors)
             aimed = state == "quiet" and name == "open"
-            target = {"least": -MOST_ERROR, "most": MOST_ERROR}
             yield Row(
                 measure=f"error of p99, {LOOPS[name][5:]}",
                 condition=condition,
@@ -174,7 +173,7 @@ def _omission(rows: Sequence[Record], about: About) -> Iterator[Row]:
                 **_numbers((mean, low, high), 100, 1),
                 unit="%",
                 target=f"within {MOST_ERROR:.0%}".replace("%", " %") if aimed else "",
-                met=met(mean, low, high, **target) if aimed else "",
+                met=met(mean, low, high, least=-MOST_ERROR, most=MOST_ERROR) if aimed else "",
                 **about,
             )
 

@@ -294,9 +294,6 @@ def mark(ids: Sequence[str], change: Change) -> None:
 
 
 def _single(trial: Trial) -> None:
-    if trial.kind == "load":
-        page_frame.link("load", "Open", trial=trial.id)
-        return
     if st.button(
         "Reopen as settings",
         key="history.reopen",
