@@ -1,4 +1,4 @@
-"""Figures of latency limits on simulated queues, for docs/benchmarks.md: the rule, and searches for a rate."""
+"""Figures of latency limits on simulated queues for docs/benchmarks.md: the rule, and searches for a rate."""
 
 from __future__ import annotations
 
