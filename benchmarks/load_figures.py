@@ -9,12 +9,13 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import queues
 from benchmarks.figures import STATES, Row, days, machine_key, met, percent, share, text
 from benchmarks.journal import RECORDS, merged
-from core.evidence.load.bounds import Counted, judge
+from core.evidence.load.bounds import Clusters, Counted, judge
 from core.evidence.load.queueing import MOST_SHARE_OF_P50
 from core.spec.load import LoadLimit
 
@@ -120,7 +121,7 @@ def _harness(rows: Sequence[Record], about: About) -> Iterator[Row]:
             )
 
 
-def _count(rows: Sequence[Record], what: str) -> str:
+def _count(rows: Sequence[object], what: str) -> str:
     return f"{len(rows)} {what}" + ("s" if len(rows) > 1 else "")
 
 
@@ -165,7 +166,6 @@ def _omission(rows: Sequence[Record], about: About) -> Iterator[Row]:
             errors = [row[f"{name}_p99_s"] / row["truth_p99_s"] - 1 for row in own]
             mean, low, high = queues.mean_interval(errors)
             aimed = state == "quiet" and name == "open"
-            target = {"least": -MOST_ERROR, "most": MOST_ERROR}
             yield Row(
                 measure=f"error of p99, {LOOPS[name][5:]}",
                 condition=condition,
@@ -173,101 +173,113 @@ def _omission(rows: Sequence[Record], about: About) -> Iterator[Row]:
                 **_numbers((mean, low, high), 100, 1),
                 unit="%",
                 target=f"within {MOST_ERROR:.0%}".replace("%", " %") if aimed else "",
-                met=met(mean, low, high, **target) if aimed else "",
+                met=met(mean, low, high, least=-MOST_ERROR, most=MOST_ERROR) if aimed else "",
                 **about,
             )
 
 
 # --- false passes -------------------------------------------------------------------------------------------
 
-Rule = Callable[[Sequence[float], Sequence[int]], bool]  # arrivals of a segment, indices of the slow -> pass
+Rule = Callable[[Counted, float], bool]  # a segment and its limit in seconds -> it passes
 _LIMIT = LoadLimit(share=round(1 - SHARE, 9), at_most_s=1.0)
 
 
-def by_ortune(at_s: Sequence[float], slow: Sequence[int]) -> bool:
+def by_ortune(segment: Counted, limit_s: float) -> bool:
     """Whether ORTune's rule passes a segment."""
-    latency_s = [0.0] * len(at_s)
-    for index in slow:
-        latency_s[index] = 2.0  # above the limit
-    run = Counted(at_s=at_s, latency_s=latency_s, from_s=at_s[0], until_s=at_s[-1])
-    return judge(_LIMIT, [run])["verdict"] == "PASS"
+    limit = _LIMIT.model_copy(update={"at_most_s": limit_s})
+    return judge(limit, Clusters([segment]))["verdict"] == "PASS"
 
 
-def by_mlperf(at_s: Sequence[float], slow: Sequence[int]) -> bool:
+def by_mlperf(segment: Counted, limit_s: float) -> bool:
     """Whether the rule of LoadGen passes a segment, as if requests were independent."""
-    return len(slow) <= queues.most_bad(len(at_s), 1 - SHARE)
+    bad = sum(one > limit_s for one in segment.value_s)
+    return bad <= queues.most_bad(len(segment.value_s), 1 - SHARE)
 
 
 RULES: Mapping[str, Rule] = {"ORTune": by_ortune, "MLPerf's LoadGen": by_mlperf}
 
 
-def arrivals_of(row: Record) -> list[float]:
-    """Arrivals of the counted requests of a long run, made again from its seed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRun:
+    """The counted requests of a long run."""
 
-    Raises:
-        ValueError: they are not as many as were measured.
-    """
-    warmup_s = row["warmup_s"]
-    at_s = queues.poisson(row["rate"], warmup_s + row["seconds"], row["seed"])
-    found = [at for at in at_s if round(1e9 * at) >= round(1e9 * warmup_s)]
-    if len(found) != row["n"]:
-        raise ValueError(f"{len(found):,} arrivals, but {row['n']:,} requests in the record")
-    return found
+    row: Record
+    at_s: Sequence[float]
+    latency_s: Sequence[float]
+    limit_s: float  # the true limit: its own p99
 
+    @classmethod
+    def of(cls, row: Record) -> LongRun:
+        """Read a line of the record; the arrivals are made again from their seed.
 
-def passed(row: Record, size: int, rule: Rule) -> tuple[int, int]:
-    """Segments of a long run that a rule passes at the true limit, and all of them."""
-    at_s, cut = arrivals_of(row), queues.segments(row["slow"], row["n"], size)
-    return sum(rule(at_s[i * size : (i + 1) * size], slow) for i, slow in enumerate(cut)), len(cut)
+        Raises:
+            ValueError: there are not as many arrivals as latencies.
+        """
+        warmup_s, latency_s = row["warmup_s"], queues.unpacked(row["latencies"])
+        every_s = queues.poisson(row["rate"], warmup_s + row["seconds"], row["seed"])
+        at_s = [at for at in every_s if round(1e9 * at) >= round(1e9 * warmup_s)]
+        if len(at_s) != len(latency_s):
+            raise ValueError(f"{len(at_s):,} arrivals, but {len(latency_s):,} latencies in the record")
+        limit_s = queues.percentile(latency_s, SHARE)
+        return cls(row=row, at_s=at_s, latency_s=latency_s, limit_s=limit_s)
 
+    def passed(self, size: int, rule: Rule) -> tuple[int, int]:
+        """Segments that a rule passes at the true limit, and all of them."""
+        segments = [
+            Counted(at_s=own, value_s=self.latency_s[part], from_s=own[0], until_s=own[-1])
+            for part in queues.segments(len(self.at_s), size)
+            if (own := self.at_s[part])
+        ]
+        return sum(rule(one, self.limit_s) for one in segments), len(segments)
 
-def in_worst_second(row: Record) -> float:
-    """The largest share of the slow requests that arrived within one second: a burst of background load."""
-    at_s = arrivals_of(row)
-    counts = Counter(int(at_s[index]) for index in row["slow"])
-    return max(counts.values(), default=0) / max(1, len(row["slow"]))
+    def in_worst_second(self) -> float:
+        """The largest share of its slow requests that arrived in one second: a burst of background load."""
+        slow = [at for at, one in zip(self.at_s, self.latency_s, strict=True) if one > self.limit_s]
+        return max(Counter(map(int, slow)).values(), default=0) / max(1, len(slow))
 
 
 def _passes(rows: Sequence[Record], about: About) -> Iterator[Row]:
     for state in STATES:
-        inside = [row for row in rows if row["state"] == state]
-        if not inside:
+        runs = [LongRun.of(row) for row in rows if row["state"] == state]
+        if not runs:
             continue
-        loads = list(dict.fromkeys(row["utilization"] for row in inside))
+        counted = {
+            (index, size, name): run.passed(size, rule)
+            for index, run in enumerate(runs)
+            for size in SIZES
+            for name, rule in RULES.items()
+        }
+        loads = list(dict.fromkeys(run.row["utilization"] for run in runs))
         for load in (*loads, None) if len(loads) > 1 else loads:
-            own = [row for row in inside if load in (None, row["utilization"])]
-            words = "all" if load is None else f"{load:.0%} of capacity".replace("%", " %")
-            condition = f"{STATES[state]}; {own[0]['subject']}; {words}"
+            chosen = [i for i, run in enumerate(runs) if load in (None, run.row["utilization"])]
+            words = "both" if load is None else f"{100 * load:.0f} % of capacity"
+            subject = f"{STATES[state]}; {runs[0].row['subject']}; {words}"
             for size in SIZES:
-                for name, rule in RULES.items():
-                    yield from _share_passed(
-                        f"{condition}; {size:,} requests", own, (name, rule, size), about
-                    )
+                for name in RULES:
+                    own = [counted[i, size, name] for i in chosen]
+                    count, n = sum(one for one, _ in own), sum(one for _, one in own)
+                    if n:
+                        condition = f"{subject}; {size:,} requests"
+                        yield _share_passed(condition, [runs[i] for i in chosen], (name, count, n), about)
 
 
-def _share_passed(
-    condition: str, rows: Sequence[Record], what: tuple[str, Rule, int], about: About
-) -> Iterator[Row]:
-    name, rule, size = what
-    counted = [passed(row, size, rule) for row in rows]
-    count, n = (sum(one[i] for one in counted) for i in range(2))
-    if not n:
-        return
+def _share_passed(condition: str, runs: Sequence[LongRun], found: tuple[str, int, int], about: About) -> Row:
+    name, count, n = found
+    rows = [run.row for run in runs]
     aimed = name == "ORTune" and rows[0]["state"] == "quiet"
-    target = {"most": MOST_PASSES} if aimed else {}
-    worst = max(in_worst_second(row) for row in rows)
-    yield Row(
+    worst = max(run.in_worst_second() for run in runs)
+    return Row(
         measure=f"segments at the true limit that pass, rule of {name}",
         condition=condition,
-        target=f"≤ {MOST_PASSES:.0%}".replace("%", " %") if aimed else "",
+        target=f"≤ {100 * MOST_PASSES:.0f} %" if aimed else "",
         more={
             "requests/s": _span([row["rate"] for row in rows], 0, ""),
-            "limit (p99)": _span([1e3 * row["limit_s"] for row in rows], 2, " ms"),
+            "limit (p99)": _span([1e3 * run.limit_s for run in runs], 2, " ms"),
             "slow requests in the worst second": f"{percent(worst, 0)} %",
             **_machine(rows),
         },
         note=f"{count} of {n} segments",
-        **share(count, n, **target),
+        **share(count, n, **({"most": MOST_PASSES} if aimed else {})),
         **about,
     )
 
@@ -277,29 +289,37 @@ def _share_passed(
 
 def _limit(rows: Sequence[Record], about: About) -> Iterator[Row]:
     for state, (subject, limit), own in _groups(rows, "subject", "limit"):
-        condition = f"{STATES[state]}; {subject}; {limit}".replace("<=", " ≤ ").replace("5ms", "5 ms")
-        answers = [(row["confirmed_per_s"] or 0.0, row["failed_per_s"] or math.inf) for row in own]
-        confirmed = [low for low, _ in answers if low]
+        condition = f"{STATES[state]}; {subject}; {limit}".replace("<=", " ≤ ").replace("ms", " ms")
+        aimed = state == "quiet"
         known: dict[str, Any] = {"condition": condition, **about}
-        more = {
-            "lowest failed rate": _range([high for _, high in answers if high < math.inf]),
-            "capacity of a closed loop": _range([row["capacity_per_s"] for row in own]),
-            "wall time, longest": f"{text(max(row['wall_s'] for row in own), 1)} s",
-            **_machine(own),
-        }
+        confirmed = [row["confirmed_per_s"] for row in own if row["confirmed_per_s"]]
+        yield Row(
+            measure="answers that confirm a rate",
+            n=str(len(own)),
+            estimate=str(len(confirmed)),
+            target="all" if aimed else "",
+            met=met(len(confirmed), least=len(own)) if aimed else "",
+            note="" if len(confirmed) == len(own) else own[0].get("words", ""),
+            more={
+                "capacity of a closed loop": _range([row["capacity_per_s"] for row in own]),
+                "wall time, longest": f"{text(max(row['wall_s'] for row in own), 1)} s",
+                **_machine(own),
+            },
+            **known,
+        )
         if confirmed:
+            failed = [row["failed_per_s"] for row in own if row["failed_per_s"]]
             yield Row(
                 measure="highest confirmed rate, mean",
-                n=_count(own, "answer"),
+                n=_count(confirmed, "answer"),
                 **_numbers(queues.mean_interval(confirmed), 1, 0),
                 unit="requests/s",
-                more={"range": _range(confirmed), **more},
-                note="" if len(confirmed) == len(own) else f"{len(own) - len(confirmed)} confirmed no rate.",
+                more={"range": _range(confirmed), "lowest failed rate": _range(failed)},
                 **known,
             )
-        if len(own) > 1:
+        if len(confirmed) > 1:  # of fewer, no two can contradict each other
+            answers = [(row["confirmed_per_s"] or 0.0, row["failed_per_s"] or math.inf) for row in own]
             count = queues.disjoint(answers)
-            aimed = state == "quiet"
             yield Row(
                 measure="pairs of answers of which one confirms what the other fails",
                 n=str(math.comb(len(own), 2)),

@@ -5,9 +5,13 @@ Pure functions. Times are seconds from the start of a run. One server takes requ
 
 from __future__ import annotations
 
+import base64
 import bisect
 import math
 import random
+import sys
+import zlib
+from array import array
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
@@ -69,19 +73,9 @@ def percentile(values: Sequence[float], p: float) -> float:
 # --- rules for a limit --------------------------------------------------------------------------------------
 
 
-def slowest(values: Sequence[float], p: float) -> tuple[float, list[int]]:
-    """Percentile `p` of the values, and the indices of those above it."""
-    limit = percentile(values, p)
-    return limit, [index for index, value in enumerate(values) if value > limit]
-
-
-def segments(bad: Sequence[int], n: int, size: int) -> list[list[int]]:
-    """Cut `n` requests into whole segments of `size`: the indices of the bad ones from the start of each."""
-    found: list[list[int]] = [[] for _ in range(n // size)]
-    for index in bad:
-        if index // size < len(found):
-            found[index // size].append(index % size)
-    return found
+def segments(n: int, size: int) -> list[slice]:
+    """Cut `n` requests into whole segments of `size`."""
+    return [slice(start, start + size) for start in range(0, n - size + 1, size)]
 
 
 @cache
@@ -99,6 +93,25 @@ def most_bad(n: int, share: float, confidence: float = 0.95) -> int:
 
 def _binomial_cdf(k: int, n: int, p: float) -> float:
     return 1.0 if k >= n else beta_cdf(1 - p, n - k, k + 1)
+
+
+# --- raw latencies in a line of a record ------------------------------------------------------------------
+
+
+def packed(latencies_s: Sequence[float]) -> str:
+    """Latencies in whole microseconds, as text: zlib of 32-bit integers (little-endian) in Base64."""
+    values = array("I", [min(round(1e6 * one), 2**32 - 1) for one in latencies_s])
+    if sys.byteorder == "big":
+        values.byteswap()
+    return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> list[float]:
+    """The latencies of `packed`, in seconds."""
+    values = array("I", zlib.decompress(base64.b64decode(text)))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return [one / 1e6 for one in values]
 
 
 # --- repeated runs ------------------------------------------------------------------------------------------

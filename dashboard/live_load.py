@@ -19,6 +19,7 @@ from dashboard.widgets.live_text import waiting_text, whole
 
 WHAT = "this load test"
 MOST_POINTS = 6  # finished rates in words, the newest ones
+CLOSED = ("capacity", "service times")  # stages without arrivals: calls follow each other at once
 STAGES: Mapping[str, str] = {
     "capacity": "capacity, closed loop",
     "probe": "short run",
@@ -50,7 +51,9 @@ def of_load(status: Status | None) -> Event:
         "share": round(_share(status, so_far), 3),
         "text": _text(status, so_far),
         "lines": _lines(so_far),
-        "pictures": [*live_charts.load(so_far["course"], limit_s, end_s=so_far["duration_s"])],
+        "pictures": []
+        if so_far["stage"] in CLOSED
+        else [*live_charts.load(so_far["course"], limit_s, end_s=so_far["duration_s"])],
     }
 
 
@@ -75,6 +78,8 @@ def _text(status: Status, so_far: Mapping[str, Any]) -> str:
 
 def _lines(so_far: Mapping[str, Any]) -> list[Line]:
     p50, p99, queue = so_far["p50_s"], so_far["p99_s"], so_far["queue"]
+    if so_far["stage"] in CLOSED:
+        return [{"text": "Calls follow each other at once; nothing waits.", "small": True}]
     told = [f"{queue:,} request{'s' * (queue != 1)} waiting"]
     if p50 is not None:
         told.insert(0, f"p50 {format.ms(p50)}" + (f" · p99 {format.ms(p99)}" if p99 is not None else ""))

@@ -351,11 +351,15 @@ def needed(card: Iterable[ScorecardRow]) -> MissingMeasurements:
 
 
 def _missing_loads(row: ScorecardRow, unknown: Iterable[TargetResult]) -> list[MissingLoad]:
-    """Return load tests for open targets; targets that need the same time share one as far as they fit."""
+    """Return load tests for open targets; rates that need the same time share one as far as they fit."""
     asked = [one.target.load for one in unknown if one.target.load is not None]
+    seconds: dict[float, float] = {}  # rate -> time that all of its targets need
+    for target in asked:
+        needed_s = seconds_needed(target, row.evidence.loads)
+        seconds[target.rate] = max(seconds.get(target.rate, 0.0), needed_s)
     tests: dict[float, list[list[LoadTarget]]] = {}
     for target in sorted(asked, key=lambda one: one.rate):
-        groups = tests.setdefault(seconds_needed(target, row.evidence.loads), [[]])
+        groups = tests.setdefault(seconds[target.rate], [[]])
         if not _fits(groups[-1], target):
             groups.append([])
         groups[-1].append(target)
@@ -365,10 +369,10 @@ def _missing_loads(row: ScorecardRow, unknown: Iterable[TargetResult]) -> list[M
             load=LoadSpec(
                 rates=tuple(dict.fromkeys(one.rate for one in targets)),
                 limits=tuple(dict.fromkeys(one.limit for one in targets)),
-                duration_s=seconds,
+                duration_s=duration_s,
             ),
         )
-        for seconds, groups in sorted(tests.items())
+        for duration_s, groups in sorted(tests.items())
         for targets in groups
     ]
 

@@ -414,7 +414,7 @@ def _stream_cells(result: Result) -> list[Cell]:
     if not facts:
         return []
     threads = facts["threads"]
-    each = f"each with {'/'.join(map(str, dict.fromkeys(threads)))} threads" if threads else "of one session"
+    each = f"intra-op threads {', '.join(map(str, threads))}" if threads else "of one session"
     return [
         Cell(
             name="streams",

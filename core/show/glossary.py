@@ -65,7 +65,12 @@ TERMS: Mapping[str, str] = {
     "per "
     "sample": "Divided by the batch size: the cost of one item of the batch. Used where batch sizes differ.",
     "throughput": "Samples per second of one session that executes one run after another: the batch "
-    "size divided by the mean latency. Unusually slow or fast launches have little weight.",
+    "size divided by the mean latency. With several streams: the samples of all callers while every one of "
+    "them is busy. Unusually slow or fast launches have little weight.",
+    "stream": "A caller that passes the next batch as soon as its result is there. Several streams are "
+    "threads that call one session, or processes with a session and CPUs of their own.",
+    "service latency": "The time of a run beside other callers in a closed loop. It is no user latency, "
+    "because no request waits for its turn.",
     "latency limit": "The latency that a point of a sweep may not exceed. The best point is the one with the "
     "highest throughput at or under it.",
     "constraint": "A bound that the result of a search has to keep, such as p99 ≤ 3 ms. It limits the "
@@ -103,7 +108,6 @@ TERMS: Mapping[str, str] = {
     "what it added to the latency; above 10 % of p50 the run is not a measurement.",
     "capacity": "Requests per second that a configuration completes when every stream starts the next one at "
     "once. With arrivals at random times a latency limit allows less.",
-    "stream": "A caller with one request at a time: a thread on the shared session, or a process of its own.",
     "dynamic "
     "batching": "Joining waiting requests into one run, up to a maximum batch, or until the first has waited "
     "for a maximum delay. It helps only if samples per second grow with the batch.",

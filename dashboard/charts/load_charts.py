@@ -128,12 +128,21 @@ def main_point(result: LoadResult) -> Point | None:
     return max(sound or points, key=lambda one: one["rate_per_s"], default=None)
 
 
+def runs_of(result: LoadResult) -> list[RunResult]:
+    """Return the runs at the rates of their points: a run itself has the rate that its arrivals came to."""
+    nominal = {index: one["rate_per_s"] for one in result["points"] for index in one["runs"]}
+    return [
+        RunResult(**{**run, "rate_per_s": nominal.get(index, run["rate_per_s"])})
+        for index, run in enumerate(result["runs"])
+    ]
+
+
 def runs_at(result: LoadResult, point: Point | None) -> list[RunResult]:
     """Return the runs at the rate of the answer, of all configurations, or else those with a distribution."""
-    known = [one for one in result["runs"] if one["ecdf"] and not is_rejected(one)]
+    known = [one for one in runs_of(result) if one["ecdf"] and not is_rejected(one)]
     if point is not None:
         rate = point["rate_per_s"]
-        near = [one for one in known if abs(one["rate_per_s"] - rate) <= 0.02 * rate]
+        near = [one for one in known if math.isclose(one["rate_per_s"], rate)]
         known = near or known
     return known[:MOST_RUNS]
 
@@ -503,8 +512,9 @@ def distribution_info(runs: Sequence[RunResult], labels: Sequence[str]) -> list[
 
 
 def run_name(one: RunResult, labels: Sequence[str]) -> str:
-    """Name a run; its turn counts from 1."""
-    return f"{place_of(one, labels)} · turn {one['turn'] + 1}"
+    """Name a run; a further turn has its number."""
+    turn = f" · turn {one['turn'] + 1}" if one["turn"] else ""
+    return f"{place_of(one, labels)}{turn}"
 
 
 def distribution(

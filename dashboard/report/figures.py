@@ -113,7 +113,7 @@ def _load(about: AboutLoad) -> Iterator[Plot]:
             figure=load_cost_charts.together(result),
             alt="Latency of each model alone and at the same time as the others",
         )
-    own = [result["runs"][one] for one in (point["runs"] if point is not None else [])][:1]
+    own = [load_charts.runs_of(result)[one] for one in (point["runs"] if point is not None else [])][:1]
     for run in own:
         course = load_charts.course_info(run, limit)
         if course.at_s:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import load, load_figures, load_peer_figures, queues
+from benchmarks import load, load_bound_figures, load_figures, load_peer_figures, queues, stream_figures
 from benchmarks.experiment import Machine
-from benchmarks.journal import Clock, Journal
+from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal
+from core.evidence.load.bounds import Counted
 from core.evidence.load.load_types import Arrivals, Kind, RawRun
 from core.evidence.load.queueing import ideal
 from core.wire.errors import WorkerError
@@ -123,9 +126,13 @@ def test_the_rule_of_mlperf_has_its_known_least_numbers_of_requests() -> None:
     assert queues.most_bad(63, 0.1, 0.99) == 0
 
 
-def test_segments_hold_their_own_slow_requests() -> None:
-    assert queues.segments([0, 9, 10, 25, 29], 29, 10) == [[0, 9], [0]]
-    assert queues.slowest([1, 5, 3, 4, 2], 0.6) == (3, [1, 3])
+def test_segments_are_whole() -> None:
+    assert queues.segments(29, 10) == [slice(0, 10), slice(10, 20)]
+    assert queues.segments(9, 10) == []
+
+
+def test_packed_latencies_are_whole_microseconds() -> None:
+    assert queues.unpacked(queues.packed([0.0, 1.2345678e-3, 5000.0])) == [0.0, 1.235e-3, 4294.967295]
 
 
 def test_answers_contradict_each_other_only_where_one_fails_what_another_confirms() -> None:
@@ -180,54 +187,65 @@ def test_an_answer_of_the_command_is_kept_without_its_rest() -> None:
         "failed_per_s": None,
         "undecided_per_s": None,
     }
-    run = {"interference": {"steal_share": 0.002}, "busy": None}
-    document = {"load": {"highest": [{**highest, "words": "…"}], "runs": [run, {"busy": None}]}}
-    found = load.answer(document)
-    assert {name: found[name] for name in highest} == highest
-    assert (found["steal"], found["quiet"]) == (0.002, True)
-    run["busy"] = {"words": "chromium used 1 core"}
-    assert load.answer(document)["quiet"] is False
+    found = load.answer({"load": {"highest": [{**highest, "words": "…"}], "runs": []}})
+    assert found == {**highest, "words": "…"}
     with pytest.raises(ValueError, match="no result"):
         load.answer({"load": None, "error": "it failed"})
+
+
+def test_the_exit_code_says_whether_the_record_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    record = Journal(
+        path, script="load", options={"short": False}, machine=Machine(text="m", fingerprint="f")
+    )
+    row = {**QUIET, "kind": "harness", "subject": "m", "rate": 200.0, "n": 600}
+    row |= {"extra_p50_s": 1e-4, "extra_p99_s": 2e-4, "latency_p50_s": 1e-3, "latency_p99_s": 2e-3}
+    record.add({**row, "state": "not quiet"})
+    assert load.report(path, short=False) == EXIT_NOT_FULL
+    record.add(row)
+    assert load.report(path, short=False) == EXIT_NOT_FULL  # the other parts are missing
+    record.add({**row, "extra_p50_s": 2e-3})
+    assert load.report(path, short=False) == 1
 
 
 # --- figures ------------------------------------------------------------------------------------------------
 
 
-def long_run(n_seconds: float = 10.0) -> dict[str, Any]:
+def long_run(slow: Callable[[int], bool] = lambda i: False) -> dict[str, Any]:
     row = {**QUIET, "kind": "passes", "subject": "a model", "utilization": 0.5, "rate": 500.0, "seed": 3}
-    row |= {"seconds": n_seconds, "warmup_s": 2.0, "limit_s": 0.01}
-    n = sum(at >= 2 for at in queues.poisson(500, 2 + n_seconds, 3))
-    return {**row, "n": n, "slow": []}
+    row |= {"seconds": 10.0, "warmup_s": 2.0}
+    n = sum(at >= 2 for at in queues.poisson(500, 12, 3))
+    latencies = [2e-3 if slow(i) else 1e-3 + i % 7 * 1e-5 for i in range(n)]
+    return {**row, "n": n, "latencies": queues.packed(latencies)}
 
 
-def test_a_segment_without_slow_requests_passes_and_one_with_many_does_not() -> None:
-    row = long_run()
+def test_a_rule_passes_a_segment_without_slow_requests_and_none_with_many() -> None:
     for rule in load_figures.RULES.values():
-        assert load_figures.passed(row, 1000, rule) == (row["n"] // 1000, row["n"] // 1000)
-        many = {**row, "slow": list(range(0, row["n"], 20))}
-        assert load_figures.passed(many, 1000, rule) == (0, row["n"] // 1000)
+        assert load_figures.LongRun.of(long_run()).passed(1000, rule) == (5, 5)
+        run = load_figures.LongRun.of(long_run(lambda i: i < 50))  # 1 % of 5,035
+        assert run.passed(1000, rule) == (4, 5)
 
 
 def test_requests_that_come_in_one_burst_count_less_for_ortune_than_for_mlperf() -> None:
-    slow = list(range(100, 104))  # 4 of 1,000: the most with which the rule for independent requests passes
-    at_s = [i / 500 for i in range(1000)]
-    assert load_figures.by_mlperf(at_s, slow)
-    assert not load_figures.by_ortune(at_s, slow)
+    spread = [1 + i * 7919 % 1000 / 1e4 for i in range(1000)]
+    burst = [one + (100 <= i < 104) for i, one in enumerate(spread)]  # 4: as many as independent ones may be
+    segment = Counted(at_s=[i / 500 for i in range(1000)], value_s=burst, from_s=0, until_s=2)
+    assert load_figures.by_mlperf(segment, 1.5)
+    assert not load_figures.by_ortune(segment, 1.5)
+    assert load_figures.by_ortune(replace(segment, value_s=spread), 1.5)
 
 
 def test_a_record_whose_arrivals_are_not_those_of_its_seed_is_refused() -> None:
-    row = long_run()
-    assert len(load_figures.arrivals_of(row)) == row["n"]
     with pytest.raises(ValueError, match="arrivals"):
-        load_figures.arrivals_of({**row, "n": row["n"] - 1})
+        load_figures.LongRun.of({**long_run(), "seed": 4})
 
 
 def test_the_worst_second_shows_slow_requests_that_came_together() -> None:
-    row = long_run()
-    at_s = load_figures.arrivals_of(row)
-    late = [index for index, at in enumerate(at_s) if 5 <= at < 6][:30]
-    assert load_figures.in_worst_second({**row, "slow": [*range(10), *late]}) == 0.75
+    at_s = load_figures.LongRun.of(long_run()).at_s
+    together = [i for i, at in enumerate(at_s) if 5 <= at < 6][:36]
+    run = load_figures.LongRun.of(long_run(lambda i: i in together or i < 12))  # the first at second 2
+    assert run.limit_s == 1.06e-3
+    assert run.in_worst_second() == 0.75
 
 
 def test_figures_say_whether_the_target_is_met_and_what_failed() -> None:
@@ -275,17 +293,32 @@ def test_a_contradiction_of_two_answers_misses_the_target() -> None:
         {**row, "confirmed_per_s": 350.0, "failed_per_s": None},
     ]
     found = [one for one in load_figures.rows_of(HEAD, answers) if one.question == "load-limit"]
-    assert [(one.estimate, one.met) for one in found] == [("330", ""), ("1", "no")]
+    assert [(one.estimate, one.met) for one in found] == [("2", "yes"), ("330", ""), ("1", "no")]
+
+
+def test_answers_without_a_rate_are_no_agreement() -> None:
+    row = {
+        **QUIET,
+        "kind": "limit",
+        "subject": "m",
+        "limit": "p99<=5ms",
+        "capacity_per_s": 9.0,
+        "wall_s": 3.0,
+    }
+    answers = [{**row, "confirmed_per_s": None, "failed_per_s": None, "words": "No rate."}] * 5
+    found = [one for one in load_figures.rows_of(HEAD, answers) if one.question == "load-limit"]
+    assert [(one.estimate, one.n, one.met, one.note) for one in found] == [("0", "5", "no", "No rate.")]
 
 
 def test_without_a_record_every_question_says_that_it_is_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (load_figures, load_peer_figures):
+    found = []
+    for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
         monkeypatch.setattr(module, "RECORD", tmp_path / "none.jsonl")
-    found = load_figures.every_row() + load_peer_figures.every_row()
+        found += module.every_row()
     assert {row.met for row in found} == {load_figures.NOT_MEASURED}
-    assert len({row.question for row in found}) == len(found) >= 6
+    assert len({row.question for row in found}) == len(found) >= 8
 
 
 def peer(generator: str, p99_s: float, truth_s: float = 0.1) -> dict[str, Any]:
@@ -309,3 +342,23 @@ def test_ortune_misses_its_target_where_another_generator_is_closer_to_the_truth
     found = load_peer_figures.rows_of(HEAD, [peer("ORTune", 0.102), peer("LoadGen, Server", 0.1)])
     [own] = [row for row in found if row.target and row.measure.endswith("p99")]
     assert (own.met, own.note) == ("no", "Smaller: LoadGen, Server.")
+
+
+def test_false_passes_of_a_simulated_queue_are_beside_its_power() -> None:
+    cell = {"queue": "exponential, utilisation 0.5", "recurs": True, "requests": 1000, "runs": 2000}
+    cell |= {"passes": {"ORTune": 100, "at the limit": 180, "independent": 400}, "intervals": 0, "contain": 0}
+    lower = {**cell, "passes": {**cell["passes"], "ORTune": 900}}
+    cells = [{**cell, "scale": 1.0}, {**lower, "scale": 0.9}, {**cell, "scale": 1.0, "requests": 3000}]
+    found, other = load_bound_figures.rows_of([*cells[:2], {**cells[2], "recurs": False}], "2026-11-27")
+    assert (found.estimate, found.n, found.met) == ("5.0", "2000", "yes")
+    assert (found.more["as if independent"], found.more["passes at 90 % of the rate"]) == ("20.0 %", "45 %")
+    assert (other.met, other.more["passes at 90 % of the rate"]) == ("", "–")
+
+
+def test_a_stream_figure_without_an_interval_has_none() -> None:
+    row = {"model": "digits_cnn", "best": "2 threads × 1 thread", "ratio": 1.417, "ratio_low": None}
+    row |= {"ratio_high": None, "verdict": "UNDECIDED", "holds": False, "generations": 4, "rounds": 8}
+    row |= {"rate_per_s": 71234.0, "default_per_s": 50270.0, "fairness": 0.97, "steal": None, "others": 0.02}
+    [found] = stream_figures.rows_of(HEAD, [{**row, "at": 1_790_000_000}])
+    assert (found.estimate, found.low, found.note) == ("1.42", "", "Rejected by the A/A control.")
+    assert (found.more["samples/s"], found.more["slowest of fastest stream"]) == ("71,234", "97 %")

@@ -113,12 +113,23 @@ def test_no_measurement_has_no_latency_over_time_and_no_distribution() -> None:
 @pytest.mark.parametrize("tail", [False, True])
 def test_a_distribution_rises_to_its_last_request(tail: bool) -> None:
     info = load_charts.distribution_info([sample_run(100), sample_run(200, turn=1)], ["a"])
-    assert [one.name for one in info] == ["100 requests/s · turn 1", "200 requests/s · turn 2"]
+    assert [one.name for one in info] == ["100 requests/s", "200 requests/s · turn 2"]
     figure = load_charts.distribution(info, limit=LIMIT, tail=tail)
     first = figure.data[0]
     assert list(first.x) == sorted(first.x)
     assert list(first.customdata) == sorted(first.customdata)
     assert list(first.y) == sorted(first.y, reverse=tail)
+
+
+def test_a_run_is_named_by_the_rate_that_was_wanted_not_by_that_of_its_arrivals() -> None:
+    result = sample_load_result("traffic")
+    result["runs"] = [{**one, "rate_per_s": one["rate_per_s"] + 7.3} for one in result["runs"]]
+    assert {one["rate_per_s"] for one in load_charts.runs_of(result)} == {100.0, 200.0}
+    point = load_charts.main_point(result)
+    names = [
+        one.name for one in load_charts.distribution_info(load_charts.runs_at(result, point), ["a", "b"])
+    ]
+    assert names == [f"{who} · 200 requests/s{turn}" for who in "ab" for turn in ("", " · turn 2")]
 
 
 # --- batches and costs --------------------------------------------------------------------------------------

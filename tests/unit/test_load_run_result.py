@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.evidence.load.load_types import Arrivals, Kind, RawRun, RunResult
+from core.evidence.load.queueing import simulate
 from core.evidence.load.run_result import LiveCourse, course, point, run_result
 from core.evidence.statistics import percentile
 from core.spec.load import BatchingSpec, LoadSpec, parse_load_limit
@@ -186,6 +187,18 @@ def test_a_rejected_harness_decides_no_limit() -> None:
     assert found["verdict"] == "UNDECIDED"
 
 
+def test_a_harness_that_starved_at_times_is_noted_without_a_limit() -> None:
+    raw = simulated_run(100.0, service="constant")
+    assert run_result(raw, load_of())["notes"] == []
+    for i in range(0, len(raw.end_ns), 20):  # each 20th call waited 3 ms for a CPU
+        raw.start_ns[i] += 3 * MS
+        raw.end_ns[i] += 3 * MS
+    found = run_result(raw, load_of())
+    assert found["harness"] is not None
+    assert found["harness"]["accepted"]
+    assert found["notes"][0].startswith("The harness added 3.0 ms at p99")
+
+
 def test_too_few_requests_are_undecided_and_the_note_says_how_many_it_takes() -> None:
     load = load_of("p99<=20ms")
     found = run_result(simulated_run(20.0, seconds=12.0, load=load), load)
@@ -313,6 +326,15 @@ def test_the_live_course_shows_the_queue_while_it_grows() -> None:
     assert first["queue"] < later["queue"]
     assert first["p50_s"] is None  # warm-up
     assert later["p50_s"] is not None
+
+
+def test_a_closed_loop_has_no_queue_and_the_latency_of_its_calls() -> None:
+    arrivals = Arrivals(at_ns=array("q", bytes(8 * 5000)), kind=array("H", bytes(2 * 5000)))
+    raw = simulate(arrivals, [Kind(rows=1)], lambda _: 0.002, duration_s=4.0, warmup_s=0.5)
+    end = LiveCourse().update(cut(raw, 4.0), 4.0)
+    assert (end["queue"], end["p50_s"], end["p99_s"]) == (0, 0.002, 0.002)
+    assert [one["arrivals"] for one in end["course"]] == pytest.approx([500] * 4, abs=1)
+    assert [one["completions"] for one in end["course"]] == pytest.approx([500] * 4, abs=1)
 
 
 def test_a_long_live_course_joins_its_parts() -> None:

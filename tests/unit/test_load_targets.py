@@ -135,6 +135,8 @@ def test_too_few_requests_leave_it_open_and_the_next_test_is_longer() -> None:
     long["limits"][0] |= {"verdict": "UNDECIDED"}
     assert seconds_needed(asked) == 30
     assert seconds_needed(asked, points(load_test(long))) == 90  # twice 9,000 requests at 200/s
+    long["harness"] = {**long["harness"], "accepted": False}  # type: ignore[typeddict-item]
+    assert seconds_needed(asked, points(load_test(long))) == 30  # more of the same would not count either
 
 
 @pytest.mark.parametrize(
@@ -347,6 +349,11 @@ def test_open_targets_of_a_configuration_are_one_load_test(
     assert [one.label for one in configurations] == ["a"]
     assert load.rates == (200,)
     assert more == {"model_name": record().name, "wait_quiet_s": 7.0}
+
+
+def test_targets_at_one_rate_are_one_load_test_that_is_long_enough_for_all(store: Store) -> None:
+    [one] = needed(card(store, subject(), texts=(ASKED, "200/s with p99.9<=50ms"))).loads
+    assert (one.load.rates, one.load.duration_s) == ((200,), 150)
 
 
 def test_many_targets_are_several_load_tests(store: Store) -> None:

@@ -14,11 +14,14 @@ from core.evidence import continuation, streams
 from core.evidence.evaluations import Observation, contrast_of, observe
 from core.evidence.record import Block, RawComparison
 from core.evidence.targets import Measurements, evaluate_target
+from core.evidence.verdict import words
 from core.run.explanation import Pair, end_to_end, pair
 from core.run.launches.blocks import void_reason
 from core.run.plan import check_streams, contestant_plan, session_plan
 from core.run.search.search_space import Models, axes_of
-from core.run.sweep import measured, running_points
+from core.run.sweep import Measured, Point, measured, running_points
+from core.show import cells
+from core.show.sheets.sweeps import points as points_table
 from core.spec import ort_default, spec_from_yaml, without_effect, yaml_from_spec
 from core.spec.axes import default_values, parse_vary
 from core.spec.question import question_from_dict
@@ -29,6 +32,7 @@ from core.wire.limits import cpu_shares, most_processes
 from core.worker.measure import footprint
 from core.worker.measure.stream_processes import add_counters
 from core.worker.measure.streams import StreamRuns, common_window, completed, loop
+from dashboard.charts import sweep_charts, timeline_charts
 from tests import builders, raw_comparisons
 from tests.unit.test_continuation import finished
 
@@ -270,8 +274,6 @@ def test_a_sweep_shows_the_rate_of_the_windows() -> None:
 
 
 def builders_point(count: int) -> Any:
-    from core.run.sweep import Point
-
     return Point(values={"streams": count}, spec=builders.spec(workload={"streams": count}))
 
 
@@ -298,6 +300,95 @@ def test_a_latency_beside_other_callers_is_never_called_user_latency() -> None:
     assert streams.latency_words(own) == "service latency under 2 callers"
     assert streams.latency_words(default) == "latency"
     assert streams.latency_words(None) == streams.latency_words({}) == "latency"
+
+
+def two_streams(**more: Any) -> dict[str, Any]:
+    """A stored result of two callers, of 3,200 samples/s."""
+    own = raw_comparisons.evidence(with_streams(between=0.01)).trial_result(0)
+    assert own is not None
+    return {**own, **more}
+
+
+def test_every_percentile_of_several_callers_is_labelled() -> None:
+    default = raw_comparisons.evidence(with_streams(between=0.01)).trial_result(1)
+    assert default is not None
+    shown = {one.name: one for one in cells.latency_cells(two_streams(), default)}
+    for name in ("p50_s", "p90_s", "p95_s", "p99_s", "mean_s"):
+        assert "service latency under 2 callers" in shown[name].label
+    assert shown["streams"].value == "2 threads"
+    assert shown["streams.fairness"].value == "88 %"
+    assert shown["streams.cpus_used"].value.endswith(" CPUs")
+    assert "2 callers" in shown["throughput_per_s"].help
+    plain = [one.label for one in cells.latency_cells(default, None)]
+    assert not any("service" in label for label in plain)
+    assert "streams" not in {one.name for one in cells.latency_cells(default, None)}
+
+
+def test_the_verdict_stands_at_the_number_that_was_compared() -> None:
+    own = two_streams()
+    contrast = own["contrasts"][0]
+    shown = {one.name: one for one in cells.latency_cells(own, None, contrast)}
+    assert "more samples/s" in shown["throughput_per_s"].change
+    assert shown["p50_s"].change == ""
+    by_median = {one.name: one for one in cells.latency_cells(own, None, {**contrast, "statistic": "median"})}
+    assert "faster" in by_median["p50_s"].change
+    assert by_median["throughput_per_s"].change == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "bounds", "said"),
+    [
+        ("FASTER", (1.4, 1.6), "1.50× more samples/s, 95 % CI [1.40, 1.60]"),
+        ("SLOWER", (0.6, 0.7), "1.54× fewer samples/s, 95 % CI"),
+        ("EQUIVALENT", (0.995, 1.005), "no difference larger than 2 %"),
+    ],
+)
+def test_a_ratio_of_throughput_is_no_ratio_of_latency(
+    verdict: str, bounds: tuple[float, float], said: str
+) -> None:
+    low, high = bounds
+    facts = {"ratio": (low * high) ** 0.5 if verdict != "FASTER" else 1.5, "verdict": verdict, "margin": 0.02}
+    found = words({**facts, "ratio_low": low, "ratio_high": high, "statistic": "throughput"})
+    assert found.startswith(said)
+    plain = words({**facts, "ratio_low": low, "ratio_high": high})
+    assert "samples/s" not in plain
+
+
+def swept() -> list[Measured]:
+    """One caller and two, by the axis `streams`."""
+    alone: Any = {"batch_size": 1, "latency": {"p50_s": 0.002}, "runs": 9}
+    results = {1: alone, 2: two_streams()}
+    return [
+        Measured(values={"streams": count}, trial=f"t{count}", state="COMPLETE", reused=False, result=one)
+        for count, one in results.items()
+    ]
+
+
+def test_tables_say_what_each_latency_is() -> None:
+    table = points_table(swept())
+    at = [column.name for column in table.columns].index("latency kind")
+    assert [row[at] for row in table.rows] == ["latency", "service latency under 2 callers"]
+    alone = points_table(swept()[:1])
+    assert "latency kind" not in [column.name for column in alone.columns]
+
+
+def test_charts_say_what_their_latencies_are() -> None:
+    info = sweep_charts.curve_info(swept(), x="streams", y="p50_s")
+    assert info.y_title == "Service latency under 1 to 2 callers per run (ms)"
+    hovers = [text for one in info.series for text in one.hover]
+    assert any("p50 service latency under 2 callers" in text for text in hovers)
+    assert any("p50:" in text for text in hovers)
+    alone = sweep_charts.curve_info(swept()[:1], x="streams", y="p50_s")
+    assert alone.y_title == "Latency per run (ms)"
+
+
+def test_the_runs_of_streams_are_drawn_at_the_same_time() -> None:
+    result = two_streams()
+    block = result["blocks"][0]
+    starts = timeline_charts._starts(result["latencies_s"][: block["runs"]], block)
+    first, second = starts[: block["stream_runs"][0]], starts[block["stream_runs"][0] :]
+    assert first[0] == second[0] == block["at_s"] + block["refill_s"]
+    assert first[-1] == pytest.approx(first[0] + math.fsum(result["latencies_s"][: len(first) - 1]))
 
 
 # --- what may be asked for ----------------------------------------------------------------------------------

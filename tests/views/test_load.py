@@ -345,6 +345,13 @@ def test_a_link_to_another_kind_of_result_is_refused(open_page: Open, mlp: Model
     assert tells(at.error[0].value, trial.id[:12])
 
 
+def test_a_link_to_tune_and_the_history_lead_here(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp, sample_load_result("limit"))
+    at = open_page(trial=trial.id)
+    assert at.title[0].value == "Load"
+    assert cards(at)["highest"] == "250/s"
+
+
 # --- while it runs ------------------------------------------------------------------------------------------
 
 
@@ -428,3 +435,15 @@ def test_the_best_dynamic_batching_is_part_of_the_configuration(open_page: Open,
     batching = scorecard_target.tested_spec(found).dynamic_batching
     assert batching is not None
     assert (batching.max_batch_size, batching.max_queue_delay_microseconds) == (8, 1000)
+
+
+def test_the_last_result_stays_below_one_that_waits(open_page: Open, mlp: ModelRecord, jobs: Jobs) -> None:
+    found = sample_load_result("limit")
+    put(mlp, found)
+    trial = put(mlp, None, state="WAITING", created_at=2e6)
+    jobs(status(trial.id, kind="load", state="WAITING"))
+    at = open_page("load", model=mlp)
+    assert followed(at, "load.watch")["state"] == "waiting"
+    assert tells(at.subheader[0].value, found["words"])
+    assert len(at.get("plotly_chart")) == 1
+    assert not at.metric

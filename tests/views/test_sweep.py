@@ -22,6 +22,7 @@ from core.show import verdict
 from core.show.verdict import in_words
 from core.spec import TrialSpec, axes
 from core.spec.axes import point_name
+from core.spec.settings.search_values import doubling
 from core.spec.space import Axis
 from core.store import ModelRecord, Store
 from dashboard import state
@@ -87,6 +88,21 @@ def test_the_threads_suggested_are_what_this_machine_may_use(
     )
     assert max(values) == machine["cpu"]["usable"]
     assert min(values) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "axes"),
+    [("Streams", ["streams", ""]), ("Streams × threads", ["streams", "intra_op_num_threads"])],
+)
+def test_streams_are_offered_as_axes_up_to_the_usable_cpus(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, label: str, axes: list[str]
+) -> None:
+    at = open_page("sweep", model=mlp)
+    next(one for one in at.button if one.label == label).click().run()
+    assert not at.exception
+    assert [at.selectbox(key="sweep.axis").value, at.selectbox(key="sweep.second").value] == axes
+    usable = machine["cpu"]["usable"]
+    assert at.text_input(key="sweep.values.streams").value == ", ".join(map(str, doubling(1, usable)))
 
 
 def test_run_asks_for_one_comparison_of_all_values(

@@ -34,6 +34,13 @@ class LoadPoint:
     reason: str = ""  # why a run ended early; empty: none did
     busy: str = ""  # background load of its runs, in words; empty: none
 
+    @property
+    def is_measurement(self) -> bool:
+        """Whether its runs were served to their ends, or saturated, and the harness added little."""
+        harness = self.point["harness"]
+        whole = self.point["outcome"] in ("complete", "saturated")
+        return whole and (harness is None or harness["accepted"])
+
 
 def points_of(
     result: LoadResult, trial: str, *, is_it: Callable[[Mapping[str, Any], int | None], bool]
@@ -148,8 +155,8 @@ def seconds_needed(target: LoadTarget, points: Sequence[LoadPoint] = ()) -> floa
     """
     share = target.limit.share
     wanted_s = min(MOST_S, max(LEAST_S, REQUESTS / share / target.rate))
-    found = newest(target, points)
-    if found and found[0].exact and not found[0].decides:
-        wanted_s = max(wanted_s, 2 * found[0].found.point["requests"] / target.rate)
+    found = next(iter(newest(target, points)), None)
+    if found is not None and found.exact and not found.decides and found.found.is_measurement:
+        wanted_s = max(wanted_s, 2 * found.found.point["requests"] / target.rate)
     wanted_s = max(wanted_s, 2 * least_requests(share) / target.rate)
     return float(min(math.ceil(wanted_s), MOST_DURATION_S, math.floor(MOST_REQUESTS / target.rate)))

@@ -216,6 +216,7 @@ class LoadRun:
             "elapsed_s": elapsed_s,
             "duration_s": schedule_.duration_s,
             "points": self.record.points,
+            "limits": [one.text for one in self.load.limits],
             "stage": stage,
         }
 

@@ -69,7 +69,7 @@ def page() -> None:
         if form.question() == "streams" and not (shown is not None and shown.state in ACTIVE):
             streams.draw(record)
         else:
-            _result(shown)
+            _result(shown, tests)
     page_frame.foot("load", run)
 
 
@@ -227,11 +227,15 @@ def _actions(shown: Trial) -> None:
 # --- result -----------------------------------------------------------------------------------------------
 
 
-def _result(shown: Trial | None) -> None:
+def _result(shown: Trial | None, tests: Sequence[Trial]) -> None:
     if shown is None:
         _empty()
     elif shown.state in ACTIVE or playback.playing(shown.id):
         _live(shown)
+        before = next((one for one in tests if one.state == "COMPLETE" and one.id != shown.id), None)
+        if before is not None and shown.state in ACTIVE:
+            st.caption(f":material/history: Below: {format.when(before.created_at)}")
+            results.draw(before, brief=True)
     else:
         results.draw(shown)
 

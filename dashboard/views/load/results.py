@@ -43,8 +43,13 @@ HARNESS_HELP = (
 )
 
 
-def draw(trial: Trial) -> None:
-    """Draw a load test that has ended: complete, failed or cancelled."""
+def draw(trial: Trial, *, brief: bool = False) -> None:
+    """Draw a load test that has ended: complete, failed or cancelled.
+
+    Args:
+        trial: the load test.
+        brief: its answer and a plot alone, below one that runs.
+    """
     result = load_text.load_of(trial)
     if trial.state == "FAIL" and trial.error is not None:
         messages.report(trial.error, "This load test failed")
@@ -61,10 +66,12 @@ def draw(trial: Trial) -> None:
         _headline(trial, result)
         with st.container(key="load.first", gap="xsmall"):
             point = load_charts.main_point(result)
-            if point is not None:
+            if point is not None and not brief:
                 results.strip(cells(result, point)[:MOST_CELLS], "numbers")
             if result["runs"] or result["points"]:
                 _plots(result, point)
+        if brief:
+            return
         _remarks(result)
         _tables(result)
         collapsible.group("Details", partial(_details, trial), key="load.details", icon="info")
@@ -109,7 +116,7 @@ def _remarks(result: LoadResult) -> None:
 def _endings(result: LoadResult) -> list[str]:
     """Return why runs ended early or are no measurement, a sentence each."""
     labels, lines = load_charts.labels_of(result), []
-    for one in result["runs"]:
+    for one in load_charts.runs_of(result):
         where = load_charts.place_of(one, labels)
         if one["outcome"] in ("failed", "saturated"):
             lines.append(f"At {where}: {one['reason'] or one['outcome']}")
@@ -380,7 +387,7 @@ def _draw_view(
 
 def _pick_run(result: LoadResult, point: Point | None) -> RunResult:
     """Draw the choice of a run, where there are several; return it, at first one of the answer."""
-    runs, labels = result["runs"], load_charts.labels_of(result)
+    runs, labels = load_charts.runs_of(result), load_charts.labels_of(result)
     names = [_run_label(index, one, labels) for index, one in enumerate(runs)]
     first = point["runs"][0] if point is not None and point["runs"] else 0
     if st.session_state.get(RUN) not in names:
