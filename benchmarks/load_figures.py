@@ -125,7 +125,7 @@ def _count(rows: Sequence[object], what: str) -> str:
     return f"{len(rows)} {what}" + ("s" if len(rows) > 1 else "")
 
 
-def _numbers(values: tuple[float, float | None, float | None], factor: float, digits: int) -> dict[str, str]:
+def _numbers(values: tuple[float, float | None, float | None], factor: float, digits: int) -> dict[str, Any]:
     """Estimate and interval as texts."""
     mean, low, high = values
     found = {"estimate": text(factor * mean, digits)}

@@ -319,7 +319,7 @@ def load(
         return
     if scenario:
         raise SpecError("`--scenario` is for LoadGen.", hint=f"Add `--engine {LOADGEN}`, or remove it.")
-    given = dict(given) | ({"engine": engine} if engine is not None else {})
+    given = dict(given) | ({"engine": engine} if engine else {})
     if _is_closed_loop(given, asked):
         _refuse_beside_streams({**asked, **told, "arrivals": arrivals}, config or [])
         _closed_loop(
