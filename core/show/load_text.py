@@ -26,7 +26,7 @@ from core.evidence.load.load_types import (
 )
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color, Verdict, interval_texts, ratio_is_known, ratio_text
-from core.spec.load import LoadLimit, LoadSpec, load_from_dict, parse_load_limit, sizes_text
+from core.spec.load import ArrivalsSpec, LoadLimit, LoadSpec, load_from_dict, parse_load_limit, sizes_text
 from core.wire.errors import SpecError
 from core.wire.units import ci, ms
 
@@ -230,8 +230,7 @@ def progress_parts(live: Mapping[str, Any]) -> list[str]:
 
 def traffic_words(asked: LoadSpec) -> str:
     """Return the traffic of a load test: "Poisson arrivals at 100 and 200 requests/s, 30 s each"."""
-    name = {"poisson": "Poisson arrivals", "constant": "constant intervals", "trace": "a recorded trace"}
-    said = name.get(asked.arrivals.process, f"{asked.arrivals.process} arrivals")
+    said = _arrivals_words(asked.arrivals)
     if asked.rates:
         *first, last = [rate_number(one) for one in asked.rates]
         said += f" at {', '.join(first)} and {last} requests/s" if first else f" at {last} requests/s"
@@ -239,6 +238,23 @@ def traffic_words(asked: LoadSpec) -> str:
         return f"{said}; the first {asked.warmup_s:g} s of every run do not count"
     said += f", {asked.effective_duration_s:g} s" + (" each" if len(asked.rates) > 1 else "")
     return f"{said} after {asked.warmup_s:g} s of warm-up"
+
+
+def _arrivals_words(asked: ArrivalsSpec) -> str:
+    match asked.process:
+        case "bursts":
+            return f"bursts ({asked.on_s:g} s on, {asked.off_s:g} s off)"
+        case "ramp":
+            return f"a ramp from {100 * asked.from_share:g} % of the rate"
+        case "steps":
+            return f"{asked.steps} steps from {100 * asked.from_share:g} % of the rate"
+        case "diurnal":
+            return f"a day (lowest rate {100 * asked.low_share:g} % of the highest)"
+        case "constant":
+            return "constant intervals"
+        case "trace":
+            return "a recorded trace"
+    return "Poisson arrivals"
 
 
 def joined(texts: Iterable[str]) -> str:

@@ -202,7 +202,7 @@ def points(result: LoadResult) -> Table:
         ),
         (
             Column("models", key="models", tells=True, on="all" if shared else "none"),
-            lambda one: "together" if _is_beside(one, result) else "alone",
+            lambda one: "" if not shared else "together" if _is_beside(one, result) else "alone",
         ),
         (Column("requests/s", "number", key="rate_per_s", tells=True), lambda one: one["rate_per_s"]),
         (
