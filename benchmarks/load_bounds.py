@@ -18,6 +18,7 @@ import json
 import math
 import multiprocessing
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,7 +70,7 @@ class Queue:
         if self.slow is None:
             return told
         every = self.slow.quiet + self.slow.slow
-        return f"{told}, slowed {self.slow.factor:g}x for {self.slow.slow:g} of {every:g}"
+        return f"{told}, slowed {self.slow.factor:g}× for {self.slow.slow:g} of {every:g}"
 
 
 QUEUES = (
@@ -89,7 +90,7 @@ def simulated(
     """Arrivals and latencies of some runs, one in each line; the queue is in its steady state."""
     shape = (runs, requests + WARMUP)
     gaps = rng.exponential(1 / (queue.utilisation * scale), shape)
-    service = _service(queue.service, rng, shape)
+    service = service_times(queue.service, rng, shape)
     arrivals = np.cumsum(gaps, axis=1)
     if queue.slow is not None:
         for line in range(runs):
@@ -100,7 +101,8 @@ def simulated(
     return arrivals[:, WARMUP:] - arrivals[:, WARMUP - 1 : WARMUP], latency[:, WARMUP:]
 
 
-def _service(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> Numbers:
+def service_times(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> Numbers:
+    """Service times of a mean of 1."""
     if kind == "exponential":
         return rng.exponential(1.0, shape)
     if kind == "lognormal":
@@ -243,7 +245,8 @@ def main() -> int:
             rows += found
             print(told(found), flush=True)
     if given.json is not None:
-        document = {"script": "load_bounds", "queues": [asdict(one) for one in QUEUES], "rows": rows}
+        document = {"script": "load_bounds", "at": round(time.time()), "rows": rows}
+        document["queues"] = [asdict(one) for one in QUEUES]
         given.json.write_text(json.dumps(document), encoding="utf-8")
     missed = [row for row in rows if row["scale"] == 1.0 and row["recurs"] and is_above_goal(row)]
     for row in missed:

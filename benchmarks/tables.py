@@ -18,7 +18,8 @@ from pathlib import Path
 # The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.figures import RECORDED, Row, every_row  # noqa: E402 - runs from a checkout, too
+from benchmarks import load_bound_figures, load_figures, load_peer_figures, stream_figures  # noqa: E402 - runs from a checkout, too
+from benchmarks.figures import RECORDED, Row, every_row  # noqa: E402
 
 TEMPLATE = Path(__file__).resolve().parent / "page.md"
 PAGE = TEMPLATE.parent.parent / "docs" / "benchmarks.md"
@@ -135,7 +136,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1: the page differs")
     given = parser.parse_args()
-    found = page(every_row(), TEMPLATE.read_text())
+    rows = every_row()
+    for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
+        rows += module.every_row()
+    found = page(rows, TEMPLATE.read_text())
     if not given.check:
         PAGE.write_text(found)
         return 0

@@ -31,7 +31,7 @@ INPUT_PROPERTIES = (
     "image_std",
 )  # parts of a workload
 _IO_BINDING = f"{short('use_io_binding')} "
-_WORKLOAD = ("workload", "protocol")  # inputs and measuring protocol; not settings of the session
+_WORKLOAD = ("workload", "protocol", "batching")  # no settings of the session: inputs, protocol, batching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ _TABLE = (
         title="Search",
         icon="manage_search",
         group="Measure",
-        kept=r"objective|second|weight|limits|same_latency|budget_s|precision|extend|give_way|variants"
+        kept=r"objective|second|weight|limits|under_load|same_latency|budget_s|precision|extend|give_way|variants"
         r"|fixed|never|own|strategy|warm_start|seed",
         recorded=demo.searched,
     ),
@@ -64,6 +64,14 @@ _TABLE = (
         kept=r"axis|second|values\..+|again|line_ms|statistic|view\.[12]|ghosts",
         recorded=lambda store: demo.compared(store, "curve"),
         old_name="curves",
+    ),
+    Page(
+        title="Load",
+        icon="traffic",
+        group="Measure",
+        kept=r"question|chosen|own|rates|limits|duration_s|budget_s|arrivals|on_s|off_s|from_percent|steps"
+        r"|low_percent|rows|dim\..+|timeout|trace|turns|seed|streams|threads|view|tail",
+        recorded=lambda store: [one.model_sha256 for one in store.trials(kind="load")],
     ),
     Page(
         title="Profile",

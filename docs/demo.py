@@ -1,9 +1,11 @@
 """Record the comparisons of the demonstration by running the commands, and pack them. Wants a quiet machine.
 
     python docs/demo.py [HOME]
+    python docs/demo.py --again COMMAND
 
-With HOME, a folder in which the commands ran already, it only packs. What three of them told while they ran
-is kept, too: the demonstration plays it back. What the machine did meanwhile stays in the recording: busy
+With HOME, a folder in which the commands ran already, it only packs. With `--again` it runs the commands of
+that name, such as `load`, once more, and keeps the rest of the recording. What some commands told while they
+ran is kept, too: the demonstration plays it back. What the machine did meanwhile stays in the recording: busy
 remarks, undecided verdicts and A/A pairs that came apart are part of what is shown.
 """
 
@@ -39,12 +41,15 @@ PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate"
 COMPARED = ["compare", ENCODER, *SHAPE, "--candidate", f"variant:{QUANTIZED}", *PRESETS]
 SEARCHED = ["search", ENCODER, *SHAPE, "--budget", "90s"]
 FIRST = ["tune", QUANTIZED, *SHAPE, "--baseline", f"model:{ENCODER}", "--effort", "standard"]
+# Calls of some milliseconds, so that what the harness adds is little beside them.
+LOADED = ["load", DIGITS, "--batch-size", "256", "--find-max", "--limit", "p99<=100ms", "--budget", "60s"]
 COMMANDS: Sequence[Sequence[str]] = (
     ["machine", "--self-test"],
     ["machine", "--peaks"],
     ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
     ["scorecard", "sample_models/digits_scorecard.yaml"],
+    LOADED,
     ["profile", DIGITS],
     ["tune", DIGITS, "--intra-op-num-threads", "1"],
     ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
@@ -57,6 +62,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     FIRST,
     COMPARED,  # the last one, because Compare opens on it
 )
+PLAYED = (COMPARED, SEARCHED, FIRST, LOADED)
 MOST_BYTES = 2_500_000
 TRACE_BYTES = 1 << 20  # a longer trace is left out; the page offers only those that are there
 FRAME_S = 0.5  # between two that are kept
@@ -65,9 +71,13 @@ OWNER = "the recording"
 
 def main() -> None:
     """Record, or take what was recorded, and pack it."""
-    if len(sys.argv) > 1:
-        pack(Path(sys.argv[1]))
-        return
+    match sys.argv[1:]:
+        case ["--again", name]:
+            again(name)
+            return
+        case [folder]:
+            pack(Path(folder))
+            return
     with tempfile.TemporaryDirectory() as folder:
         record(Path(folder))
         pack(Path(folder))
@@ -79,12 +89,32 @@ def record(home: Path) -> None:
     for command in COMMANDS:
         print("$ ortune", *command, flush=True)
         quiet = [] if command[0] == "transform" else ["--quiet"]
-        run = _played if command in (COMPARED, SEARCHED, FIRST) else _core
+        run = _played if command in PLAYED else _core
         run(home, *command, *quiet)
         if command is FIRST:
             _explain(home, QUANTIZED)
     for model in (Path(DIGITS).stem, ENCODER):
         _explain(home, model)
+
+
+def again(name: str) -> None:
+    """Run the commands of that name in the recording, in place of what they recorded before."""
+    home = unpack()
+    try:
+        (home / MARK_FILE).unlink()  # it refuses to measure
+        store = Store(home / STORE_NAME)
+        if name == "load":
+            before = [one.id for one in store.trials(kind="load")]
+            store.delete_trials(before)
+            for one in before:
+                (home / PLAYBACK / f"{one}.json").unlink(missing_ok=True)
+        for command in COMMANDS:
+            if command[0] == name:
+                print("$ ortune", *command, flush=True)
+                (_played if command in PLAYED else _core)(home, *command, "--quiet")
+        pack(home)
+    finally:
+        remove(home)
 
 
 def _make_encoder(home: Path) -> None:
@@ -193,12 +223,12 @@ def _take_library(store: Store, home: Path) -> None:
 
 
 def _stripped(store: Store) -> dict[str, Any]:
-    """Drop the samples of looks and whose they are; return what the mark says: the day and the machine."""
+    """Drop the samples of looks and requests, and whose all is; return the mark: the day and the machine."""
     last: float = 0.0
     environment: Any = {}
-    for kind in ("measure", "reference", "profile", "screen"):
+    for kind in ("measure", "reference", "profile", "screen", "load"):
         for one in store.trials(kind=kind, limit=10_000):
-            if kind == "screen" and one.result is not None:
+            if kind in ("screen", "load") and one.result is not None:
                 kept: Any = {name: part for name, part in one.facts.items() if name not in RAW_FIELDS}
                 store.update_trial(one.id, result={**kept, PRUNED: time.time()})
             store.update_trial(one.id, owner=OWNER)

@@ -17,6 +17,8 @@ from core.api.graphs import graph, node_errors
 from core.api.history import history
 from core.api.importing import import_result
 from core.api.judging import accuracy, scorecard
+from core.api.load import load
+from core.api.loadgen import loadgen
 from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
 from core.api.models import convert, inspect
@@ -62,7 +64,9 @@ __all__ = [
     "history",
     "import_result",
     "inspect",
+    "load",
     "load_result",
+    "loadgen",
     "machine",
     "measure_longer",
     "node_errors",

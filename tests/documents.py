@@ -27,6 +27,8 @@ def document_name(args: Sequence[str], document: Any) -> str:
         return "failure"
     if name == "show":
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
+    if name == "load" and "kind" not in document:
+        return "load --streams" if "axes" in document else "load --engine mlperf-loadgen"
     if name in ("variants", "searches"):
         return f"{name} {args[1]}"
     flags = [

@@ -34,7 +34,7 @@ from core.run.preparation import resolve_trial
 from core.run.scorecard import MissingMeasurements, ScorecardRow, Subject, jobs_of, needed, rows
 from core.run.scorecard import on_model as on_model
 from core.show import documents, frames
-from core.show.format import short
+from core.show.format import duration, short
 from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
@@ -296,6 +296,11 @@ def scorecard(
     if jobs:
         parts = [f"a comparison at batch {size:,}" for size in sorted(work.comparisons)]
         parts += ["an accuracy measurement"] * bool(work.accuracies)
+        parts += [
+            f"a load test of {duration(one.seconds)} at "
+            f"{', '.join(f'{rate:,.6g}' for rate in one.load.rates)} requests/s"
+            for one in work.loads
+        ]
         session.note(f"{visible(subject.label)} needs {', '.join(parts)}")
     for job in jobs:
         status = session.run(job, on_progress=on_progress, cancel=cancel)

@@ -41,6 +41,7 @@ from core.show.comparison_text import comparison_verdict
 from core.show.comparison_text import labels as comparison_labels
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
+from core.show.sheets.loads import load_sheet
 from core.show.sheets.trials import failed, measured, profiled
 from core.show.table import Table
 from core.show.verdict import stored_comparison, trial_verdict
@@ -204,6 +205,8 @@ def trial_sheet(store: Store, trial: Trial, *, top: int = 20) -> Sheet:
     """Return headline, facts and tables of a trial, or why it has none; `top` limits tables of a profile."""
     if trial.result is None:
         return failed(trial)
+    if trial.kind == "load":
+        return load_sheet(trial)
     if trial.kind == "profile":
         profile = profile_from_dict(trial.facts["profile"])
         return profiled(trial, profile, top=top, peaks=_peaks(store, trial))

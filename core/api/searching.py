@@ -14,6 +14,7 @@ from core.api.requests import Config, config_data, with_sizes
 from core.api.results import Result
 from core.api.session import OnProgress, Session, Status, default_session
 from core.api.settings import given_of, values_to_try
+from core.evidence.result_types import SearchResult
 from core.run import search as searches
 from core.run.job import Job
 from core.run.search import Prepared as Prepared
@@ -29,6 +30,7 @@ from core.run.search.search_space import models_of as models_of
 from core.run.search.search_space import space_of as space_of
 from core.run.search.stored import answer_of as answer_of
 from core.run.search.stored import evaluations_of as evaluations_of
+from core.run.search.under_load import plan_words as load_plan_words
 from core.show import documents
 from core.show.format import duration
 from core.show.sheets import Sheet
@@ -51,13 +53,14 @@ from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
 
 
-@arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping)
+@arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping, load=arguments.text)
 def search(
     model: ModelLike | None = None,
     config: Config = None,
     *,
     objective: str | None = None,
     limits: str | Sequence[str] = (),
+    load: str | None = None,
     preset: str | None = None,
     vary: Mapping[str, Any] | None = None,
     fix: Mapping[str, Any] | None = None,
@@ -83,6 +86,8 @@ def search(
         config: configuration to start from; settings that vary may change, all others stay. See `tune`.
         objective: what to optimize, for example "latency"; or two with weights, "latency:2,memory:1".
         limits: constraints on the result, for example "p99<=3ms", "memory<=100MiB", "accuracy>=98%".
+        load: traffic that the answer has to take, for example "200/s with p99<=20ms": run after the
+            confirmation, in addition to the budget. None: the first target under load of `config`.
         preset: name of a predefined objective with limits.
         vary: values to search, by setting: a list, or text such as "1,2,4". None: all settings that are worth
             it on this model and machine.
@@ -111,7 +116,7 @@ def search(
         TunerError: the search failed or was cancelled; `resume` continues it.
     """
     session = session or default_session()
-    asked = _question_part(objective, limits, preset)
+    asked = _question_part(objective, limits, preset, load)
     varied = dict(values_to_try(_searched(name), values) for name, values in (vary or {}).items())
     kept = [values_to_try(find_setting(name).name, [value]) for name, value in (fix or {}).items()]
     fixed = {name: value for name, [value] in kept}
@@ -130,10 +135,11 @@ def search(
     if data is not None and spec.dataset is not None:
         dataset_plan(spec.dataset)  # refuses a path without data
     [spec], sizes = with_sizes([spec], session)
-    of_config = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
+    of_config = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets if one.load is None]
     question = question_from_dict(
         {
             "limits": of_config,
+            "load": _load_of_config(session, spec) if load is None else load,
             **asked,
             "strategy": strategy,
             "give_way": give_way,
@@ -154,13 +160,14 @@ def search(
     return _run(session, job, sizes, on_progress, cancel)
 
 
-@arguments.checked()
+@arguments.checked(load=arguments.text)
 def resume(
     study: arguments.Ref,
     *,
     budget_s: int | str | None = None,
     objective: str | None = None,
     limits: str | Sequence[str] = (),
+    load: str | None = None,
     preset: str | None = None,
     extend: bool = False,
     dry_run: bool = False,
@@ -177,6 +184,7 @@ def resume(
             again if none remains.
         objective: see `search`.
         limits: see `search`.
+        load: see `search`.
         preset: see `search`.
         extend: see `search`.
         dry_run: see `search`.
@@ -191,12 +199,20 @@ def resume(
     """
     session = session or default_session()
     more_s = None if budget_s is None else int(budget_s)  # `checked` has read it
-    asked = _question_part(objective, limits, preset) | ({"extend": True} if extend else {})
+    asked = _question_part(objective, limits, preset, load) | ({"extend": True} if extend else {})
     prepared = continued_search(session, arguments.ident("study", study), budget_s=more_s, question=asked)
     _announce(session, prepared)
     if dry_run:
         return _space_result(prepared, {})
     return _run(session, search_job(prepared, wait_quiet_s=wait_quiet_s), {}, on_progress, cancel)
+
+
+def _load_of_config(session: Session, spec: TrialSpec) -> str | None:
+    """Return the first target under load of the configuration; a note says which are left out."""
+    found = [one.load.text for one in spec.targets if one.load is not None]
+    if len(found) > 1:
+        session.note(f"The search runs `{found[0]}` only. Check other targets under load with `scorecard`.")
+    return found[0] if found else None
 
 
 def _searched(name: str) -> str:
@@ -227,6 +243,21 @@ def continued_search(
     return searches.continue_search(
         session.store, study, session.inspect, machine, budget_s=budget_s, question=question, owner=owner
     )
+
+
+def best_trial(answer: SearchResult) -> str:
+    """Return the trial of the best configuration, which is faster than the default; empty: there is none.
+
+    Where the question asks for traffic, it is the fastest that passes; its trial may be a load test.
+    """
+    winner = answer["winner"] if answer["outcome"] == "FOUND" else None
+    load = answer.get("load")
+    if winner is None or load is None:
+        return "" if winner is None else winner["trial"]
+    passed = None if load["passed"] is None else load["tested"][load["passed"]]
+    if passed is None or passed["role"] == "default":
+        return ""
+    return winner["trial"] if passed["role"] == "winner" else passed["trial"]
 
 
 def search_job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
@@ -294,13 +325,18 @@ def search_result(
 def _announce(session: Session, prepared: Prepared) -> None:
     """Note the question, the size of the search space and how much of it fits the budget."""
     question, space = prepared.question, prepared.space
-    within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
+    kept = [*question.limit_words, *([] if question.load is None else [question.load.words])]
+    within = f", keeping {', '.join(kept)}" if kept else ""
     session.note(f"{question.words}{within}: {space_words(space_facts(space))}")
     fits = searches.prediction(prepared, session.store)
     session.note(f"time budget {duration(question.budget_s)}; {fits}")
+    if question.load is not None:
+        session.note(load_plan_words(question.load))
 
 
-def _question_part(objective: str | None, limits: Sequence[str], preset: str | None) -> dict[str, Any]:
+def _question_part(
+    objective: str | None, limits: Sequence[str], preset: str | None, load: str | None
+) -> dict[str, Any]:
     """Return the parts of a question that are given.
 
     Raises:
@@ -321,7 +357,7 @@ def _question_part(objective: str | None, limits: Sequence[str], preset: str | N
         read = parse_limits(list(limits))
         read["limits"] = [one.model_dump(mode="json", exclude_none=True) for one in read["limits"]]
         found |= read
-    return found
+    return found if load is None else found | {"load": load}
 
 
 def export_to_optuna(record: StudyRecord, storage: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from core.api import arguments
 from core.api.explaining import explanation_result
 from core.api.judging import Accuracies, accuracy_result
+from core.api.load import load_test_result
 from core.api.measuring import comparison_result, trial_result
 from core.api.results import Result
 from core.api.searching import search_result
@@ -14,8 +15,10 @@ from core.api.session import Session, clean_up, default_session
 from core.run.best_point import rank_points
 from core.show import documents, frames
 from core.show.report.subjects import (
+    About,
     AboutComparison,
     AboutDifference,
+    AboutLoad,
     AboutScorecard,
     AboutSearch,
     AboutSweep,
@@ -35,8 +38,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, comparison, search or accuracy, or its first 6 or more characters; name of a sweep
-            or a scorecard.
+        ref: ID of a trial, load test, comparison, search or accuracy, or its first 6 or more characters;
+            name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.
@@ -58,7 +61,14 @@ def load_result(
         if accuracy is None:
             raise
         return accuracy
+    return _result_of(session, about)
+
+
+def _result_of(session: Session, about: About) -> Result[Any]:
+    store = session.store
     match about:
+        case AboutLoad():
+            return load_test_result(session, about.trial.id)
         case AboutTrial():
             return trial_result(session, about.trial.id)
         case AboutComparison():

@@ -65,6 +65,11 @@ COMMANDS = {
     "sweep": Command(
         "sweep", "sweep", "Measure one or two settings at several values, all under the same conditions."
     ),
+    "load": Command(
+        "load",
+        "load",
+        "Measure the latency of a configuration under traffic that does not wait for it.",
+    ),
     "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
     "graph": Command(
         "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."

@@ -64,8 +64,18 @@ _REPEATED = (
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, one option per row of the table."""
-    rows = sorted(settings_with_option(), key=lambda one: _GROUPS.index(one.group))
-    return _with_options(command, [*map(_parameter, rows), _provider_option()])
+    return with_settings_but()(command)
+
+
+def with_settings_but(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return `with_settings` without some rows, for a command that has options of its own for them."""
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        rows = [one for one in settings_with_option() if one.name not in names]
+        ordered = sorted(rows, key=lambda one: _GROUPS.index(one.group))
+        return _with_options(command, [*map(_parameter, ordered), _provider_option()])
+
+    return give
 
 
 def with_workload(command: Callable[..., None]) -> Callable[..., None]:

@@ -115,8 +115,9 @@ def check_output_path(path: Path) -> None:
     """
     try:
         path.lstat()
-    except FileNotFoundError:
-        pass
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise unwritable(path, error) from None
     except OSError as error:
         raise unwritable(path, error) from None
 

@@ -98,6 +98,21 @@ def report(
         typer.echo(text, nl=False)
 
 
+def write_report(refs: list[str], output: Path) -> None:
+    """Write a stored result as a report: Markdown where the name ends in `.md`, else HTML.
+
+    Raises:
+        SpecError: the file cannot be written.
+        WorkerError: the HTML could not be made.
+    """
+    if output.suffix.lower() == ".md":
+        store = Store()
+        write_text(output, markdown(compose(find(store, refs), store, recorded=words_of(store.folder))))
+    else:
+        _html(refs, output, None)
+    typer.echo(f"Wrote {output}.", err=True)
+
+
 def _amount(text: str) -> float:
     try:
         amount = float(text)

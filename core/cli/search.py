@@ -41,6 +41,7 @@ from core.cli.output import (
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, finished, started
+from core.evidence.result_types import SearchResult
 from core.show import documents
 from core.show.export import export_yaml
 from core.show.sheets import searches
@@ -97,6 +98,15 @@ def search(
             "output_error<=1%, accuracy>=98%, or accuracy>=-0.5% relative to the original. "
             "Repeatable.",
             metavar="METRIC<=X|METRIC>=X",
+            show_default=False,
+        ),
+    ] = None,
+    load: Annotated[
+        str | None,
+        typer.Option(
+            help="Traffic that the answer has to take: requests/s and a latency limit. Load tests follow the "
+            "confirmation, in addition to --budget, until a configuration passes.",
+            metavar="'200/s with p99<=20ms'",
             show_default=False,
         ),
     ] = None,
@@ -159,7 +169,7 @@ def search(
         str | None,
         typer.Option(
             help="Continue an interrupted search. Or extend a finished one with a longer "
-            "--budget, another --objective or --limit.",
+            "--budget, another --objective, --limit or --load.",
             metavar="SEARCH",
             show_default=False,
         ),
@@ -187,8 +197,8 @@ def search(
     comes from the confirmation run in fresh processes alone. The options of `tune` say where the
     search starts; `--fix` keeps a setting.
 
-    Exit codes: 0 found, or no configuration beats the default · 1 no configuration keeps the limits, or a
-    worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
+    Exit codes: 0 found, or no configuration beats the default · 1 no configuration keeps the limits or passes
+    under load, or a worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
     """
     if output is not None:
         check_output_path(output)
@@ -206,7 +216,7 @@ def search(
             run = partial(searching.search, model, config, vary=varied, fix=fixed, without=without or [])
             run = partial(run, variants=variants, data=data, strategy=strategy, give_way=give_way)
             run = partial(run, warm_start=not cold, **given)
-        run = partial(run, objective=objective, limits=limit or [], preset=ask, extend=extend)
+        run = partial(run, objective=objective, limits=limit or [], load=load, preset=ask, extend=extend)
         run = partial(run, budget_s=budget_s, wait_quiet_s=patience_s, dry_run=dry_run, session=session)
         try:
             result = finished(session, run)
@@ -229,7 +239,7 @@ def _only_resuming(*given: Any) -> None:
     if any(given):
         raise SpecError(
             "A continued search keeps its model, its settings and what varies.",
-            hint="Give `--budget`, `--objective` and `--limit` only, or start a new search.",
+            hint="Give `--budget`, `--objective`, `--limit` and `--load` only, or start a new search.",
         )
 
 
@@ -256,18 +266,34 @@ def _report(store: Store, result: Result[StudyRecord], output: Path | None, *, j
         print_error(record.error["message"], record.error["hint"])
         raise typer.Exit(exit_code(record.error))
     answer: Any = record.answer
-    winner = answer["winner"] if answer["outcome"] == "FOUND" else None
+    best = searching.best_trial(answer)
     if output is not None:
-        if winner is None:
-            print_error(f"`{output}` was not written: no configuration is better.", "")
+        if not best:
+            print_error(f"`{output}` was not written: {_none_better(answer)}.", "")
         else:
-            trial = store.trial(winner["trial"])
+            trial = store.trial(best)
             write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
     if json_:
         print_json(result.to_dict())
     else:
         print_sheet(result.sheet())
-    raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))
+    raise typer.Exit(_exit(answer))
+
+
+def _none_better(answer: SearchResult) -> str:
+    load = answer.get("load")
+    if load is not None and answer["outcome"] == "FOUND":
+        return f"no better configuration passes {load['target']}"
+    return "no configuration is better"
+
+
+def _exit(answer: SearchResult) -> int:
+    """Return the exit code: that of the outcome, unless nothing passes under load."""
+    code, load = EXITS.get(answer["outcome"], EXIT_UNDECIDED), answer.get("load")
+    if code or load is None or load["passed"] is not None:
+        return code
+    missed = load["tested"] and all(one["state"] == "MISSED" for one in load["tested"])
+    return EXIT_FAILED if missed else EXIT_UNDECIDED
 
 
 # --- stored searches ----------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def sweep(
             if not json_ and session.last is not None:
                 print_parts([session.last.table()])
             raise
-    _report_sweep(result, "json" if json_ else format_)
+    report_sweep(result, "json" if json_ else format_)
 
 
 def _latency_limit_s(text: str | None) -> float | None:
@@ -139,7 +139,8 @@ def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
     return (rest | {"dims": dims} if dims else rest), axes
 
 
-def _report_sweep(result: Result[Sweep], kind: str) -> None:
+def report_sweep(result: Result[Sweep], kind: str) -> None:
+    """Print a sweep as `text`, `json`, `csv` or `md`; end the command if a point failed or it is rejected."""
     found = result.record
     if kind == "json":
         print_json(result.to_dict())

@@ -18,6 +18,7 @@ from core.cli.signals import Interrupted
 from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
 from core.show import interim
+from core.show.load_text import progress_parts
 from core.wire.errors import TunerError
 from core.wire.units import visible
 
@@ -119,6 +120,8 @@ def describe(status: Status) -> str:
         return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}"
     if status.kind == "search" and status.live:
         return _search_progress(status, status.live)
+    if status.live and (load := status.live.get("load")):
+        return f"{status.what}: {' · '.join(progress_parts(load))}"
     parts = [f"{status.what}: {status.stage}"]
     if status.total:
         parts.append(f"{status.done}/{status.total}")

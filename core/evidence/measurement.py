@@ -28,7 +28,8 @@ from core.evidence.statistics import (
 )
 from core.wire.errors import ErrorRecord
 
-# reference: added to the requested candidates; screen: evaluated by a search, and listed there only
+# reference: added to the requested candidates; screen: evaluated by a search, and listed there only; load: a
+# load test, of one or more configurations
 TrialKind = Literal["measure", "profile", "reference", "screen", "load"]
 TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on disk
 

@@ -309,6 +309,8 @@ class TrialResult(TrialNumbers, Provenance, total=False):
     assigned_nodes: dict[str, int]  # profile only: execution provider -> nodes, before late fusions
     profile: dict[str, Any]  # profile only: nodes with their times, and a timeline
     overhead: dict[str, float | None] | None  # profile only: overhead of the profiler
+    load: dict[str, Any]  # load test only: its result, a `LoadResult`
+    requests: list[dict[str, Any]]  # load test only: times of every request, for each run
     unprofiled_latencies_s: list[float]
     trace: str  # file name of ONNX Runtime's trace, in the folder of the store
     samples_pruned_at: float  # when raw measurements were pruned, seconds since the epoch
@@ -499,6 +501,31 @@ class CoursePoint(TypedDict):
     ratio: float | None
 
 
+class LoadTested(TypedDict):
+    """One configuration of a search, run under the traffic that the question asks for, in fresh processes."""
+
+    role: Literal["winner", "survivor", "default"]  # survivor: one of the next best; default: ONNX Runtime's
+    trial: str  # ID of the load test; empty: it could not be started
+    changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
+    spec: dict[str, Any]
+    gain: SpeedUpNumbers | None  # speed-up of one caller; of a survivor often an estimate; null: the default
+    state: Literal["MET", "MISSED", "UNKNOWN"]
+    value: float | None  # share of requests that were slower than the limit
+    low: float | None  # one-sided 95 % bounds of that share
+    high: float | None
+    why: str  # the numbers in words, or why there are none
+
+
+class SearchUnderLoad(TypedDict):
+    """Which of the best configurations of a search passes under the traffic that the question asks for."""
+
+    target: str  # "200/s with p99<=20ms"
+    tested: list[LoadTested]  # in the order of their runs, the fastest first, up to the first that passes
+    passed: int | None  # index into `tested`; null: none does
+    seconds: float  # time of the load tests, which is not part of the budget
+    words: str  # the answer in a sentence
+
+
 class SearchResult(TypedDict):
     """The result of a search with its evidence."""
 
@@ -515,6 +542,7 @@ class SearchResult(TypedDict):
     enough_s: NotRequired[int]  # budget that is enough for those and a confirmation; absent: it was
     why_open: NotRequired[str]  # why no configuration was confirmed
     costs: NotRequired[SearchCosts]  # costs of the last screening
+    load: NotRequired[SearchUnderLoad]  # absent: the question asks for no traffic
     winner: Confirmed | None
     default: Confirmed | None  # ONNX Runtime's default in the same comparison
     others: list[Confirmed]  # other configurations of the confirmation run, rejected ones included, in order

@@ -1,9 +1,9 @@
 """Evaluation of targets: met, missed or not yet known, with the next step.
 
-A target is met if the whole 95 % interval is inside the limit, and missed if it is outside. Otherwise, or
-without a measurement, it is not yet known. Background load can only make times worse: a time that meets its
-target under load is met, one that does not is not yet known. Pure: stored results in, verdicts out; no clock,
-no file, no worker.
+A target under load is judged by the verdict of a load test. Any other target is met if the whole 95 %
+interval is inside the limit, and missed if it is outside. Otherwise, or without a measurement, it is not yet
+known. Background load can only make times worse: a time that meets its target under background load is met,
+one that does not is not yet known. Pure: stored results in, verdicts out; no clock, no file, no worker.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from core.evidence.load.load_types import Percentile
+from core.evidence.load.target_points import Judged, LoadPoint, newest
 from core.evidence.statistics import mean_estimate
 from core.evidence.streams import latency_words, stream_count, throughput_interval
 from core.evidence.verdict import is_rejected
+from core.spec.load import LoadTarget
 from core.spec.metrics import METRICS, SHOWN_UNITS, Metric
 from core.spec.targets import TargetSpec
-from core.wire.units import significant, size, size_scale, span
+from core.wire.units import interval as interval_words
+from core.wire.units import ms, significant, size, size_scale, span
 
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
@@ -47,6 +51,8 @@ class Measurements:
         accuracy_failure: reason why there are none, where it is known.
         has_dataset: whether the configuration names labelled data.
         arena: whether the configuration keeps ONNX Runtime's CPU arena.
+        loads: points of its load tests that speak for targets, newest first.
+        load_failure: reason why the newest load test has no result; empty: it has.
     """
 
     batch_size: int
@@ -57,6 +63,8 @@ class Measurements:
     accuracy_failure: str = ""
     has_dataset: bool = False
     arena: bool = True
+    loads: Sequence[LoadPoint] = ()
+    load_failure: str = ""
 
     def rows_of(self, target: TargetSpec) -> int:
         """Return the batch size of `target`."""
@@ -65,7 +73,10 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResult:
-    """One target with its evaluation. Numbers are in the metric's unit; None: not known."""
+    """One target with its evaluation. Numbers are in the metric's unit; None: not known.
+
+    Under load, the numbers are shares of requests that were slower; each bound alone has 95 % confidence.
+    """
 
     target: TargetSpec
     state: State
@@ -105,6 +116,8 @@ def evaluate_target(target: TargetSpec, evidence: Measurements) -> TargetResult:
 
     A missing end of the interval counts as unbounded: without an upper bound, no upper limit is met.
     """
+    if target.load is not None:
+        return _under_load(target, target.load, evidence)
     found = _read(target, evidence)
     if isinstance(found, _Missing):
         return TargetResult(target=target, state="UNKNOWN", why=found.why, todo=found.todo, cause=found.cause)
@@ -179,6 +192,82 @@ def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
     return max(count, math.ceil(_Z**2 * limit * (1 - limit) / distance**2)) + 1
 
 
+# --- targets under load -------------------------------------------------------------------------------------
+
+_LOAD_STATES: Mapping[str, State] = {"PASS": "MET", "FAIL": "MISSED", "UNDECIDED": "UNKNOWN"}
+
+
+def _under_load(target: TargetSpec, asked: LoadTarget, evidence: Measurements) -> TargetResult:
+    """Judge by the newest load test that is a measurement; on a busy machine it counts only if it passed."""
+    gap: TargetResult | None = None
+    for said in newest(asked, evidence.loads):
+        found = _of_load(target, asked, said)
+        if found.cause not in ("rejected", "failed", "busy"):
+            return found
+        gap = gap or found
+    if gap is not None:
+        return gap
+    if why := evidence.load_failure:
+        return TargetResult(
+            target=target,
+            state="UNKNOWN",
+            why=f"It could not be measured: {why}",
+            todo="Correct that, or remove the target.",
+            cause="failed",
+        )
+    why = f"No load test at {asked.rate:,.6g} requests/s on this machine."
+    return TargetResult(target=target, state="UNKNOWN", why=why, todo="Measure it.", cause="missing")
+
+
+def _of_load(target: TargetSpec, asked: LoadTarget, said: Judged) -> TargetResult:
+    point, limit = said.found.point, said.limit
+    unknown = TargetResult(target=target, state="UNKNOWN")
+    if point["outcome"] in ("failed", "cancelled"):
+        why = said.found.reason or f"The load test was {point['outcome']}."
+        return replace(unknown, why=why, todo="Measure it again.", cause="failed")
+    if (harness := point["harness"]) is not None and not harness["accepted"]:
+        why = f"Not a measurement: {harness['reason']}"
+        todo = "Measure again on an idle machine, or with fewer streams."
+        return replace(unknown, why=why, todo=todo, cause="rejected")
+    found = replace(unknown, state=_LOAD_STATES[said.verdict], why=_load_words(asked, said))
+    if limit is not None:
+        low, high = limit["low"], limit["high"]
+        margin_ = limit["allowed"] - high
+        found = replace(found, value=limit["share"], low=low, high=high, margin=margin_)
+    if said.verdict == "PASS":
+        return replace(found, why=f"{found.why} Measured {said.found.busy}.") if said.found.busy else found
+    if said.found.busy:
+        why = f"Measured {said.found.busy}, which can only make it worse. {found.why}"
+        return replace(found, state="UNKNOWN", why=why, todo=_BUSY_TODO, cause="busy")
+    if said.verdict == "FAIL":
+        return found
+    return replace(found, todo="Measure longer: more requests narrow the bounds.", cause="wide")
+
+
+def _load_words(asked: LoadTarget, said: Judged) -> str:
+    """Return the numbers of a point: rate, share of slow requests, percentile."""
+    point, limit = said.found.point, said.limit
+    parts = [] if said.exact else [f"Measured at {point['rate_per_s']:,.6g} requests/s."]
+    if point["outcome"] == "saturated":
+        parts.append(said.found.reason or "Saturated: requests arrive faster than they are served.")
+    if limit is not None:
+        bound = f"at most {significant(100 * limit['high'], 3)} %"
+        if limit["verdict"] == "FAIL":
+            bound = f"at least {significant(100 * limit['low'], 3)} %"
+        share = significant(100 * limit["share"], 3)
+        counted = f"{share} % of {point['requests']:,} requests were slower"
+        parts.append(f"{counted} ({bound}, 95 % confidence).")
+    own = next((one for one in point["latency"] if math.isclose(one["p"], asked.limit.percentile)), None)
+    return " ".join(parts if own is None else [*parts, _percentile_words(own)])
+
+
+def _percentile_words(one: Percentile) -> str:
+    name = f"p{100 * one['p']:.6g} was {ms(one['value_s'])}"
+    if one["low_s"] is None or one["high_s"] is None:
+        return f"{name}."
+    return f"{name} ({interval_words(1e3 * one['low_s'], 1e3 * one['high_s'], 'ms')})."
+
+
 # --- readings -----------------------------------------------------------------------------------------------
 
 
@@ -235,9 +324,9 @@ def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
         return _Missing(cause="rejected", why=f"The result is invalid (grade F): {reason}", todo=todo)
     if target.about.field.startswith("latency."):
         return _latency(target.about.field.removeprefix("latency."), result)
-    if target.metric == "peak_rss":
+    if target.about.name == "peak_rss":
         return _memory(result, MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA)
-    own = _OF_A_COMPARISON.get(target.metric)
+    own = _OF_A_COMPARISON.get(target.about.name)
     return _of_a_pass(target.about, result) if own is None else own(result)
 
 
@@ -383,16 +472,16 @@ def _no_accuracy(evidence: Measurements) -> _Missing:
 
 def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
     """Return the entry of `run.accuracy.summary` for a target; None: it needs a positive class."""
-    if target.metric == "top5":  # with five classes or fewer, every label is among the five highest
+    if target.about.name == "top5":  # with five classes or fewer, every label is among the five highest
         found: Result = summary["top5"] or _finite_share(summary)
         return found
     positive: Result | None = summary["positive"]
     if target.about.at_threshold:
-        return positive[target.metric] if positive is not None else None
-    if target.metric == "roc_auc" and positive is not None:
+        return positive[target.about.name] if positive is not None else None
+    if target.about.name == "roc_auc" and positive is not None:
         found = positive["roc_auc"]
         return found
-    found = summary[target.metric]
+    found = summary[target.about.name]
     return found
 
 
@@ -415,6 +504,8 @@ def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -
         return "not a number" if math.isnan(value) else "unbounded"
     text = significant(value / scale, signed=signed)
     unit = "pp" if signed and unit == "%" else unit  # a difference of two shares
+    if target.load is not None and not signed:
+        unit += " slower"
     return f"{text} {unit}".rstrip()
 
 
@@ -422,6 +513,8 @@ def interval(one: TargetResult) -> str:
     """Return the interval in the unit of the value: `2.280 to 2.350 ms`; a dash where there is none."""
     if one.low is None and one.high is None:
         return "–"
+    if one.target.load is not None:
+        return _bound(one)
     if one.low == one.high:
         return "exact"
     scale, unit = _scale(one.target, one.low if one.value is None else one.value)
@@ -430,6 +523,14 @@ def interval(one: TargetResult) -> str:
         ends = [quantity(one.target, end) if end is not None else "unbounded" for end in (one.low, one.high)]
         return " to ".join(ends)
     return span(low, high, unit)
+
+
+def _bound(one: TargetResult) -> str:
+    """Return the one-sided bound that decided a target under load: `at most 0.34 %`; both if undecided."""
+    low, high = (None if end is None else significant(100 * end, 3) for end in (one.low, one.high))
+    if one.state == "MET":
+        return f"at most {high} %"
+    return f"at least {low} %" if one.state == "MISSED" else f"{low} to {high} %"
 
 
 def margin(one: TargetResult) -> str:
@@ -452,5 +553,5 @@ def target_text(one: TargetResult) -> str:
 
 def _scale(target: TargetSpec, value: float | None) -> tuple[float, str]:
     """Return scale and unit of a metric; for sizes the largest binary unit with a value of at least 1."""
-    kind = METRICS[target.metric].quantity
+    kind = target.about.quantity
     return size_scale(value or 0.0) if kind == "size" else SHOWN_UNITS[kind]

@@ -6,16 +6,18 @@ It is read from the store here, so that `show/export`, which writes the files, s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.evidence.load.load_result import best_batching
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ModelFacts
 from core.run.named_files import open_folders
 from core.run.search import search_provenance
 from core.run.variants import original, steps_of
+from core.spec.load import BatchingSpec
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 
@@ -35,7 +37,11 @@ class ExportSource:
 
 
 def export_source_of(store: Store, trial: Trial) -> ExportSource:
-    """Return a trial with the facts that the store holds of its model."""
+    """Return a trial with the facts that the store holds of its model.
+
+    A load test that looked for the best dynamic batching has it in its configuration.
+    """
+    trial = _with_best_batching(trial)
     record = store.model(trial.model_sha256) if trial.model_sha256 else None
     return ExportSource(
         trial=trial,
@@ -44,6 +50,15 @@ def export_source_of(store: Store, trial: Trial) -> ExportSource:
         folders=tuple(open_folders()),
         **_lineage(store, record),
     )
+
+
+def _with_best_batching(trial: Trial) -> Trial:
+    load: Any = trial.facts.get("load")
+    best: Any = None if load is None else best_batching(load["batching"])
+    if best is None:
+        return trial
+    batching = {name: best[name] for name in BatchingSpec.model_fields if best[name]}
+    return replace(trial, spec={**trial.spec, "dynamic_batching": batching})
 
 
 def source_of_settings(

@@ -28,10 +28,12 @@ from core.evidence.record import RawComparison
 from core.process.job_worker import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
+from core.run.load import perform_load
 from core.run.preparation import resolve_trial
 from core.run.profiling import perform_profile
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.effort import STAGES
+from core.spec.load import LoadSpec
 from core.store import Store
 
 TRACE_NAME = "trace.json"
@@ -285,6 +287,35 @@ def profile(spec: TrialSpec, *, model_name: str | None = None) -> Job:
         specs=(spec,),
         trials=(trial,),
         wait_quiet_s=0.0,
+    )
+
+
+def load(
+    configurations: Sequence[Configuration],
+    load: LoadSpec,
+    *,
+    model_name: str | None = None,
+    wait_quiet_s: float = 0.0,
+) -> Job:
+    """Put one or more configurations under traffic; the trial's id identifies the job.
+
+    Args:
+        configurations: what serves; the trial is of the first.
+        load: what is asked.
+        model_name: of the first configuration; None: the file's.
+        wait_quiet_s: see `tune`.
+    """
+    first = configurations[0].spec
+    trial = _trial(first, kind="load", model_name=model_name)
+    several = f" of {len(configurations)} configurations" if len(configurations) > 1 else ""
+    return Job(
+        id=trial.id,
+        kind="load",
+        what=f"load test{several}: {trial.model_name}",
+        work=lambda service: perform_load(trial.id, configurations, load, service),
+        specs=[one.spec for one in configurations],
+        trials=(trial,),
+        wait_quiet_s=wait_quiet_s,
     )
 
 

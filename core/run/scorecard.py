@@ -1,8 +1,8 @@
 """The scorecard: judges configurations by targets, and queues the missing measurements.
 
-`rows` reads the store, `needed` lists the missing measurements, `start` queues them: one comparison per batch
-size, and all accuracies as one task. Runs in the parent: it opens no model and starts no worker; the
-scheduler does. `core.evidence.targets` judges.
+`rows` reads the store, `needed` lists the missing measurements, `jobs_of` makes their jobs: one comparison
+per batch size, all accuracies as one task, and load tests of each configuration. Runs in the parent: it opens
+no model and starts no worker; the scheduler does. `core.evidence.targets` judges.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.evidence.comparison import Configuration, same_request
+from core.evidence.load.target_points import LoadPoint, newest, points_of, seconds_needed
 from core.evidence.measurement import Trial
 from core.evidence.targets import Condition, Measurements, State, TargetResult, evaluate_target, overall
 from core.process.job_worker import Run
@@ -21,6 +22,7 @@ from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_
 from core.run.job import Job
 from core.run.plan import feed_plan, resolve_batch
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
+from core.spec.load import MOST_LIMITS, MOST_RATES, LoadSpec, LoadTarget
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, SpecError, TunerError
@@ -97,10 +99,31 @@ class ScorecardRow:
         return next((text for one in summaries if (text := one.get("calibration_note"))), "")
 
     @property
+    def trials(self) -> list[str]:
+        """IDs of its newest comparisons and of the load tests that speak for its targets."""
+        compared = {str(found[0]["trial"]) for found in self.evidence.results.values() if found}
+        asked = [one.target.load for one in self.judged if one.target.load is not None]
+        tested = {found[0].found.trial for one in asked if (found := newest(one, self.evidence.loads))}
+        return sorted(compared | tested)
+
+    @property
     def measured(self) -> dict[str, Any]:
         """The measured results for the configuration's YAML."""
         seen = {"calibration_note": self.calibration} if self.calibration else {}
         return {"scorecard": self.state, "targets": [one.to_dict() for one in self.judged], **seen}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingLoad:
+    """A load test of one configuration that may decide some of its targets."""
+
+    subject: Subject
+    load: LoadSpec
+
+    @property
+    def seconds(self) -> float:
+        """Counted time of all its rates, in seconds."""
+        return len(self.load.rates) * self.load.effective_duration_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +132,11 @@ class MissingMeasurements:
 
     comparisons: Mapping[int, Sequence[Subject]]  # batch size -> configurations to compare
     accuracies: Sequence[Subject]
+    loads: Sequence[MissingLoad] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is missing."""
-        return bool(self.comparisons or self.accuracies)
+        return bool(self.comparisons or self.accuracies or self.loads)
 
 
 def on_model(spec: TrialSpec, record: ModelRecord, *, path: str | None = None) -> TrialSpec:
@@ -174,6 +198,7 @@ def _evidence(
         results = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in results.items()}
     failures |= {size: why for size in wanted if (why := subject.refusal(size))}
     accuracy, failure = _accuracy(store, subject, targets)
+    loads, load_failure = _loads(store, subject, targets, fingerprint=fingerprint, since=since)
     return Measurements(
         batch_size=subject.rows,
         results={size: found[:KEPT] for size, found in results.items()},
@@ -183,7 +208,53 @@ def _evidence(
         accuracy_failure=failure,
         has_dataset=subject.spec.dataset is not None,
         arena=subject.spec.session.enable_cpu_mem_arena is not False,
+        loads=loads,
+        load_failure=load_failure,
     )
+
+
+def _loads(
+    store: Store, subject: Subject, targets: Sequence[TargetSpec], *, fingerprint: str, since: float
+) -> tuple[list[LoadPoint], str]:
+    """Return the points of its load tests, newest first, and why the newest failed (empty: it did not)."""
+    if not any(one.load is not None for one in targets):
+        return [], ""
+
+    def is_it(spec: Mapping[str, Any], rows: int | None) -> bool:
+        return _is_same_under_load(spec, rows, subject)
+
+    points: list[LoadPoint] = []
+    failure = ""
+    sha256 = subject.record.content_sha256
+    for trial in store.trials(model_sha256=sha256, kind="load", limit=MAX_TRIALS):
+        if trial.created_at < since or trial.fingerprint not in ("", fingerprint):
+            continue
+        kept: Any = (trial.result or {}).get("load")
+        if kept is not None and trial.fingerprint == fingerprint:
+            points += points_of(kept, trial.id, is_it=is_it)
+        elif trial.state == "FAIL" and trial.error is not None and not points and is_it(trial.spec, None):
+            failure = failure or trial.error["message"]
+    return points, failure
+
+
+def _is_same_under_load(asked: Mapping[str, Any], rows: int | None, subject: Subject) -> bool:
+    """Whether a load test is of the subject: the same model, settings, dynamic batching and batch size.
+
+    Args:
+        asked: spec of the load test.
+        rows: samples of its requests; None: its own batch size.
+        subject: the configuration.
+    """
+    spec = subject.spec
+    try:
+        found = spec_from_dict(asked)
+        if (rows or resolve_batch(found.workload, subject.record.info)) != subject.rows:
+            return False
+    except SpecError:  # stored by another version, or a batch that the model does not take
+        return False
+    hashes = {found.model.sha256, spec.model.sha256} - {None}
+    same = same_request(_settings(found), _settings(spec))
+    return same and len(hashes) < 2 and found.dynamic_batching == spec.dynamic_batching
 
 
 def _trials(store: Store, subject: Subject, since: float) -> list[Trial]:
@@ -264,6 +335,7 @@ def needed(card: Iterable[ScorecardRow]) -> MissingMeasurements:
     """
     comparisons: dict[int, list[Subject]] = {}
     accuracies: list[Subject] = []
+    loads: list[MissingLoad] = []
     for row in card:
         unknown = [one for one in row.judged if one.state == "UNKNOWN"]
         sizes = {row.evidence.rows_of(one.target) for one in unknown if one.target.about.source == "race"}
@@ -274,7 +346,41 @@ def needed(card: Iterable[ScorecardRow]) -> MissingMeasurements:
             one.target.about.source == "accuracy" and one.cause == "missing" for one in unknown
         ):
             accuracies.append(row.subject)
-    return MissingMeasurements(comparisons=comparisons, accuracies=accuracies)
+        loads += _missing_loads(row, unknown)
+    return MissingMeasurements(comparisons=comparisons, accuracies=accuracies, loads=loads)
+
+
+def _missing_loads(row: ScorecardRow, unknown: Iterable[TargetResult]) -> list[MissingLoad]:
+    """Return load tests for open targets; rates that need the same time share one as far as they fit."""
+    asked = [one.target.load for one in unknown if one.target.load is not None]
+    seconds: dict[float, float] = {}  # rate -> time that all of its targets need
+    for target in asked:
+        needed_s = seconds_needed(target, row.evidence.loads)
+        seconds[target.rate] = max(seconds.get(target.rate, 0.0), needed_s)
+    tests: dict[float, list[list[LoadTarget]]] = {}
+    for target in sorted(asked, key=lambda one: one.rate):
+        groups = tests.setdefault(seconds[target.rate], [[]])
+        if not _fits(groups[-1], target):
+            groups.append([])
+        groups[-1].append(target)
+    return [
+        MissingLoad(
+            subject=row.subject,
+            load=LoadSpec(
+                rates=tuple(dict.fromkeys(one.rate for one in targets)),
+                limits=tuple(dict.fromkeys(one.limit for one in targets)),
+                duration_s=duration_s,
+            ),
+        )
+        for duration_s, groups in sorted(tests.items())
+        for targets in groups
+    ]
+
+
+def _fits(targets: Sequence[LoadTarget], more: LoadTarget) -> bool:
+    """Whether one load test takes another target."""
+    rates, limits = {one.rate for one in targets}, {one.limit for one in targets}
+    return len(rates | {more.rate}) <= MOST_RATES and len(limits | {more.limit}) <= MOST_LIMITS
 
 
 def jobs_of(store: Store, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[Job]:
@@ -303,7 +409,18 @@ def jobs_of(store: Store, work: MissingMeasurements, *, wait_quiet_s: float = 0.
         task = accuracy_task(store, work.accuracies)
         specs = [one.for_accuracy for one in work.accuracies]
         jobs.append(job_types.task(task, kind="accuracy", what=what, specs=specs))
-    return jobs
+    return jobs + [load_job(one, wait_quiet_s=wait_quiet_s) for one in work.loads]
+
+
+def load_job(missing: MissingLoad, *, wait_quiet_s: float = 0.0) -> Job:
+    """Return the job of a missing load test."""
+    subject = missing.subject
+    return job_types.load(
+        [Configuration(spec=subject.spec, label=subject.label)],
+        missing.load,
+        model_name=subject.record.name,
+        wait_quiet_s=wait_quiet_s,
+    )
 
 
 def accuracy_task(store: Store, subjects: Sequence[Subject]) -> Callable[[Run], Mapping[str, Any]]:

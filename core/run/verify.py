@@ -36,7 +36,7 @@ from core.run.bundle.opening import OpenedConfiguration, open_configuration
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import Prepared, Resolved, prepare_trial
-from core.run.scorecard import ScorecardRow, Subject, accuracy_task, needed, rows
+from core.run.scorecard import ScorecardRow, Subject, accuracy_task, load_job, needed, rows
 from core.run.static_checks import CheckResults, run_static_checks
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord
@@ -380,6 +380,9 @@ def _judge_targets(
         _progress(service, "targets", f"batch {batch:,}")
         asked = [Configuration(spec=subject.at_batch(batch), label=LABEL, model=held.name)]
         service.perform(job_types.comparison(asked, model_name=held.name))
+    for missing in work.loads:
+        _progress(service, "targets", "load test")
+        service.perform(load_job(missing))
     if work.accuracies:
         _progress(service, "targets", "labelled data")
         with suppress(SpecError):  # the row says why it is unknown

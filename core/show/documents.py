@@ -13,6 +13,7 @@ from typing import Any
 from core.evidence.comparison import Comparison
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import GraphRow, ProfileMatch
+from core.evidence.load.loadgen_result import LoadGenResult
 from core.evidence.measurement import Trial
 from core.evidence.node_savings import Choice, halving_choice
 from core.evidence.noise_check import evaluate
@@ -238,7 +239,7 @@ def scorecard(row: ScorecardRow, errors: Sequence[ErrorRecord] = ()) -> dict[str
         "model": {"name": subject.record.name, "sha256": subject.record.sha256},
         "spec": subject.spec.to_dict(),
         "targets": [one.to_dict() for one in row.judged],
-        "trials": sorted({one["trial"] for found in row.evidence.results.values() for one in found[:1]}),
+        "trials": row.trials,
         "breach": row.breach or None,
         "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,
@@ -317,6 +318,11 @@ def node_errors(name: str, found: Located, curve: Sequence[Choice]) -> dict[str,
         "notes": list(found.notes),
         **({"libraries": dict(found.libraries)} if found.libraries else {}),
     }
+
+
+def loadgen(found: LoadGenResult) -> dict[str, Any]:
+    """Return a cross-check with LoadGen."""
+    return {**COMPLETE, **found}
 
 
 # --- searches and the machine -------------------------------------------------------------------------------

@@ -89,6 +89,28 @@ TERMS: Mapping[str, str] = {
     "front": "The points that no other point beats in both quantities, such as latency and throughput. "
     "In a search, beating means significantly better in one and not worse by more than the equivalence "
     "margin or the noise in the others.",
+    "load test": "Requests sent to a configuration at scheduled times, to see at which rate it keeps a "
+    "latency limit. Its latencies include waiting.",
+    "open loop": "Requests arrive at scheduled times, whether or not earlier ones are answered, as those of "
+    "independent users do. Load tests use it.",
+    "closed loop": "Each caller sends its next request when its last one is answered, so a slow server slows "
+    "its callers, too. It measures capacity; its percentiles are service latency under N callers.",
+    "scheduled arrival": "The time at which a request of a load test should start. Latency counts from it, "
+    "even if the request had to wait.",
+    "service "
+    "time": "The time of the call that answers a request. Latency under load is waiting plus service time.",
+    "saturated": "Requests arrive faster than they are served, so the queue grows without end. Percentiles "
+    "then depend on how long the run lasts; ORTune ends it early.",
+    "coordinated "
+    "omission": "The error of timing a request from when it was sent: a stalled server delays the sending, "
+    "so the waiting is not measured. ORTune counts from the scheduled arrival.",
+    "harness": "The part of ORTune that starts requests at their times and records them. A load test says "
+    "what it added to the latency; above 10 % of p50 the run is not a measurement.",
+    "capacity": "Requests per second that a configuration completes when every stream starts the next one at "
+    "once. With arrivals at random times a latency limit allows less.",
+    "dynamic "
+    "batching": "Joining waiting requests into one run, up to a maximum batch, or until the first has waited "
+    "for a maximum delay. It helps only if samples per second grow with the batch.",
     "cold start": "The cost of the first answer: session creation, the first run, and the first run of a new "
     "input shape.",
     "provider": "The execution provider of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",

@@ -15,6 +15,8 @@ from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
 from core.evidence.graph_changes import GraphChange
+from core.evidence.load.load_types import LoadResult
+from core.evidence.load.loadgen_result import LoadGenResult
 from core.evidence.measurement import TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval, Share
 from core.evidence.metrics.pairs import Verdict as PairVerdict
@@ -99,6 +101,42 @@ class TrialDocument(TypedDict):
     started_at: float | None
     finished_at: float | None
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+class RequestKind(TypedDict):
+    """One size of request."""
+
+    rows: int  # samples
+    dims: dict[str, int]  # free dimensions
+
+
+class LoadRequests(TypedDict):
+    """Times of the requests of one run, in nanoseconds from its start; lists have one entry per request."""
+
+    run: int  # index into `runs` of the result
+    at_ns: list[int]  # scheduled arrival
+    kind: list[int]  # index into `kinds`
+    start_ns: list[int]  # when the server took it; 0: it did not
+    end_ns: list[int]  # when its outputs were there; 0: it was dropped or not served
+    stream: list[int]  # which stream served it
+    batch: list[int]  # number of the call of `session.run`; requests of one batch share it
+    kinds: list[RequestKind]
+    warmup_s: float  # requests that arrived before this do not count
+
+
+@_with_keys_of(TrialDocument)
+class LoadDocument(TypedDict):
+    """A load test: a trial of kind `load`, with its result instead of latencies."""
+
+    load: NotRequired[LoadResult]  # absent: it has no result
+    requests: NotRequired[list[LoadRequests]]
+
+
+class LoadGenDocument(LoadGenResult):
+    """A cross-check with MLCommons' LoadGen. It is unofficial, and it is not stored."""
+
+    state: JobState
+    error: None
 
 
 class ComparisonPart(ComparisonResult):
@@ -732,6 +770,9 @@ DOCUMENTS: Mapping[str, Any] = {
     "compare": ComparisonDocument,
     "profile": TrialDocument,
     "sweep": SweepDocument,
+    "load": LoadDocument,
+    "load --streams": SweepDocument,
+    "load --engine mlperf-loadgen": LoadGenDocument,
     "explain": ExplainDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,

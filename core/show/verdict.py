@@ -30,7 +30,7 @@ from core.evidence.verdict import (
     words,
 )
 from core.run.explanation import Pair
-from core.show import format
+from core.show import format, load_text
 from core.show.words import STATE_WORDS
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
@@ -303,6 +303,8 @@ def short(contrast: Contrast) -> str:
 
 def short_of(result: Mapping[str, Any]) -> str:
     """Return the verdict of a trial's result in a few characters; empty: none."""
+    if (load := result.get("load")) is not None:
+        return load_text.short(load)
     own: Sequence[Contrast] = result.get("contrasts") or []
     return short(own[0]) if own else ""
 
@@ -319,6 +321,8 @@ def trial_verdict(trial: Trial, comparison: Comparison | None) -> tuple[str, Col
     """Return the verdict in one sentence, its colour, and its basis."""
     if not trial.facts:
         return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
+    if (load := load_text.load_of(trial)) is not None:
+        return load_text.answer(load), load_text.color(load), []
     if trial.kind == "profile":
         return "Where a run spends its time. A profile has no verdict.", "gray", []
     own = contrasts_of(comparison, trial.id) if comparison is not None else []

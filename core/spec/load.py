@@ -42,7 +42,7 @@ MOST_RATE, MOST_DURATION_S, MOST_REQUESTS = 50_000.0, 86_400, 2_000_000
 MOST_KINDS = 64  # different request sizes: each has its own inputs in memory
 MOST_CONFIGURATIONS = 4
 MOST_TOGETHER = 3
-MOST_RATES = 12
+MOST_RATES, MOST_LIMITS = 12, 8
 DEFAULT_DURATION_S = 30.0
 
 # --- a limit ------------------------------------------------------------------------------------------------
@@ -105,10 +105,9 @@ def parse_load_limit(text: str) -> LoadLimit:
         share = _SHARE.fullmatch(value)
         if share is None:
             raise SpecError(f"`{value[:20]}` is no share of timeouts.", hint=_LIMIT_HINT)
-        return LoadLimit(share=float(share[1]) / (100 if share[2] else 1))
-    return LoadLimit(
-        share=round(1 - float(percent) / 100, 9), at_most_s=parse_time(value, what=f"p{percent}")
-    )
+        return validated(LoadLimit, {"share": float(share[1]) / (100 if share[2] else 1)})
+    at_most_s = parse_time(value, what=f"p{percent}")
+    return validated(LoadLimit, {"share": round(1 - float(percent) / 100, 9), "at_most_s": at_most_s})
 
 
 def parse_time(text: str, *, what: str) -> float:
@@ -365,9 +364,10 @@ class LoadSpec(Spec):
                     f"{range_rule(f'`{name}`', low, high)}; got {value:g}.",
                     hint="Choose a value in that range.",
                 )
-        if len(self.limits) > 8:
+        if len(self.limits) > MOST_LIMITS:
             raise SpecError(
-                f"A load test has at most 8 limits, but got {len(self.limits)}.", hint="Remove some."
+                f"A load test has at most {MOST_LIMITS} limits, but got {len(self.limits)}.",
+                hint="Remove some.",
             )
         wanted = max(self.rates, default=0.0) * self.effective_duration_s
         if wanted > MOST_REQUESTS:
@@ -454,13 +454,23 @@ _TARGET = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/s\s+with\s+(.+)")
 class LoadTarget(Spec):
     """A target of a configuration under load, of the scorecard: `200/s with p99<=20ms`."""
 
-    rate: float  # requests/s, Poisson arrivals of one sample
+    rate: float  # requests/s, Poisson arrivals; a request has the configuration's batch size
     limit: LoadLimit
 
     @property
     def text(self) -> str:
         """As the YAML file and the command line write it: `200/s with p99<=20ms`."""
         return f"{self.rate:.6g}/s with {self.limit.text}"
+
+    @property
+    def what(self) -> str:
+        """The limited percentile at the rate, for people: `p99 at 200 requests/s`."""
+        return f"p{100 * self.limit.percentile:.6g} at {self.rate:,.6g} requests/s"
+
+    @property
+    def limit_words(self) -> str:
+        """The limit alone: `≤ 20 ms`."""
+        return f"≤ {1e3 * (self.limit.at_most_s or 0.0):,.6g} ms"
 
     @property
     def words(self) -> str:

@@ -28,7 +28,7 @@ MetricName = Literal[
 ]
 # "share": of 1, shown in %. "number": without a unit; a limit is a share of 1 or a percentage
 Quantity = Literal["time", "rate", "size", "share", "number"]
-Source = Literal["race", "accuracy", "file"]
+Source = Literal["race", "accuracy", "file", "load"]
 
 SHOWN_UNITS: Mapping[Quantity, tuple[float, str]] = {  # a shown unit in SI units, and its name
     "time": (1e-3, "ms"),
@@ -43,7 +43,7 @@ SHOWN_UNITS: Mapping[Quantity, tuple[float, str]] = {  # a shown unit in SI unit
 class Metric:
     """One number of a configuration."""
 
-    name: MetricName
+    name: MetricName | Literal["load"]
     title: str  # "p99 latency"
     quantity: Quantity
     source: Source  # the job that measures it
@@ -230,6 +230,18 @@ METRICS: Mapping[str, Metric] = {
         ),
     )
 }
+# What a target under load limits: `p99<=20ms` allows 1 % of the requests to be slower. It is no row of the
+# table, because its limit is given together with the rate.
+UNDER_LOAD = Metric(
+    name="load",
+    title="latency under load",
+    quantity="share",
+    source="load",
+    help="Requests per second that arrive independently of each other (Poisson), each of the configuration's "
+    "batch size, and the largest latency of a percentile of them, from the scheduled arrival.",
+    under_load=True,
+    example="200/s with p99<=20ms",
+)
 OBJECTIVES: Mapping[str, str] = {  # metric -> the objective of a search in words
     one.name: one.objective for one in METRICS.values() if one.objective
 }

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
+from core.spec.load import LoadTarget, parse_load_target
 from core.spec.metrics import METRICS, OBJECTIVES
 from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting, value_words
 from core.spec.space import MODEL
@@ -46,6 +47,9 @@ class Question(Spec):
     objective: dict[str, float] = Field(default_factory=lambda: {"latency_p50": 1.0})
     limits: tuple[TargetSpec, ...] = Field(default=(), strict=False)
     accuracy_drop: float | None = None  # the accuracy may be lower than the original's by this share
+    load: LoadTarget | None = (
+        None  # run after the confirmation, beyond the budget; as a target of a scorecard
+    )
     same_latency: bool = False  # the p50 may be no longer than that of ONNX Runtime's default
     budget_s: int = DEFAULT_BUDGET_S
     vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all settings with values to try
@@ -62,6 +66,15 @@ class Question(Spec):
     @classmethod
     def _replace_old_strategy(cls, name: Any) -> Any:
         return "race" if name in OLD_STRATEGIES else name
+
+    @field_validator("load", mode="before")
+    @classmethod
+    def _read_load(cls, text: Any) -> Any:
+        return parse_load_target(text) if isinstance(text, str) else text
+
+    @field_serializer("load", when_used="json")
+    def _load_as_text(self, load: LoadTarget | None) -> str | None:
+        return None if load is None else load.text
 
     @model_validator(mode="after")
     def _check(self) -> Question:
@@ -94,7 +107,7 @@ class Question(Spec):
     @property
     def metrics(self) -> set[str]:
         """All metrics of the question."""
-        return {*self.objective, *(one.metric for one in self.limits)}
+        return {*self.objective, *(one.about.name for one in self.limits)}
 
     @property
     def accuracy(self) -> bool:
@@ -112,7 +125,7 @@ class Question(Spec):
 
     @property
     def limit_words(self) -> list[str]:
-        """Every limit in words: `p99 latency ≤ 3 ms`."""
+        """Every limit in words, `p99 latency ≤ 3 ms`, without the one under load."""
         found = [f"{one.what} {one.limit_words}" for one in self.limits]
         if self.accuracy_drop is not None:
             found.append(f"accuracy ≥ the original's − {100 * self.accuracy_drop:g} pp")
@@ -145,6 +158,11 @@ def _check_objective(objective: Mapping[str, float]) -> None:
 
 def _check_contradictions(question: Question) -> None:
     """Refuse contradicting limits; `check_targets` checks those on one metric."""
+    if wrong := next((one.load for one in question.limits if one.load is not None), None):
+        raise SpecError(
+            f"`{wrong.text}` is no constraint of the search itself, because it needs a load test.",
+            hint="Give it as `load`; the search runs it after the confirmation.",
+        )
     if question.accuracy_drop is not None and any(one.metric == "accuracy" for one in question.limits):
         raise SpecError(
             "There are two limits on the accuracy, one of them relative to the original.",

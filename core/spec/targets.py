@@ -1,7 +1,8 @@
 """Targets of a configuration: a metric, its limit, and the conditions under which the limit applies.
 
-`TargetSpec` is one target of a YAML file. Limits have a unit ("3 ms", "100 MiB", "98 %"): a bare number in a
-YAML file is in SI units, a bare text is refused where it is ambiguous. Pure; all errors are `SpecError`.
+`TargetSpec` is one target of a YAML file: a limit on a metric, or on the latency under load. Limits have a
+unit ("3 ms", "100 MiB", "98 %"): a bare number in a YAML file is in SI units, a bare text is refused where it
+is ambiguous. Pure; all errors are `SpecError`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from core.spec.metrics import METRICS, Metric, MetricName, Quantity
+from core.spec.load import LoadTarget, parse_load_target
+from core.spec.metrics import METRICS, UNDER_LOAD, Metric, MetricName, Quantity
 from core.spec.settings import check_range, trial_setting
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest
@@ -123,9 +125,10 @@ def _digits(number: Decimal) -> str:
 
 
 class TargetSpec(Spec):
-    """One target. Exactly one of `at_most` and `at_least` is set, as the metric requires."""
+    """One target: a metric with one of `at_most` and `at_least`, as the metric requires, or `load` alone."""
 
-    metric: MetricName
+    metric: MetricName | None = None
+    load: LoadTarget | None = None  # a rate with a latency limit: `200/s with p99<=20ms`
     at_most: float | None = None
     at_least: float | None = None
     batch_size: int | None = None  # batch size at which it applies; absent: the configuration's
@@ -135,7 +138,12 @@ class TargetSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _read_limits(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or not isinstance(name := data.get("metric"), str):
+        if not isinstance(data, Mapping):
+            return data
+        if isinstance(data.get("load"), str):
+            data = {**data, "load": parse_load_target(data["load"])}
+        name = data.get("metric")
+        if not isinstance(name, str):
             return data
         if name not in METRICS:
             raise SpecError(
@@ -151,9 +159,28 @@ class TargetSpec(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> TargetSpec:
+        if self.load is not None:
+            self._check_load()
+            return self
+        if self.metric is None:
+            raise SpecError(
+                "`metric` is missing in a target.",
+                hint="Write for example `{metric: latency_p99, at_most: 3 ms}` or "
+                "`{load: 200/s with p99<=20ms}`.",
+            )
         self._check_limit()
         self._check_conditions()
         return self
+
+    def _check_load(self) -> None:
+        others = [
+            name for name in type(self).model_fields if name != "load" and getattr(self, name) is not None
+        ]
+        if others:
+            raise SpecError(
+                f"A target under load takes no `{others[0]}`.",
+                hint="Write `{load: 200/s with p99<=20ms}` as a target of its own.",
+            )
 
     def _check_limit(self) -> None:
         right, wrong = ("at_most", "at_least") if self.about.smaller_is_better else ("at_least", "at_most")
@@ -205,6 +232,8 @@ class TargetSpec(Spec):
     @model_serializer(mode="wrap", when_used="json")
     def _limit_as_text(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = plain(self)
+        if self.load is not None:
+            return {"load": self.load.text}
         for name in ("at_most", "at_least"):
             if data.get(name) is not None and self.about.quantity != "number":
                 data[name] = limit_text(self.about, data[name])
@@ -212,19 +241,23 @@ class TargetSpec(Spec):
 
     @property
     def about(self) -> Metric:
-        """The metric's row of the table."""
-        return METRICS[self.metric]
+        """The metric's row of the table; that of `UNDER_LOAD` for a target under load."""
+        return UNDER_LOAD if self.metric is None else METRICS[self.metric]
 
     @property
     def limit(self) -> float:
-        """The limit, in SI units."""
+        """The limit, in SI units; under load the share of requests that may be slower."""
+        if self.load is not None:
+            return self.load.limit.share
         limit = self.at_most if self.at_least is None else self.at_least
         assert limit is not None  # `_check_limit`
         return limit
 
     @property
     def what(self) -> str:
-        """The metric with its conditions in words: `p99 latency at batch 1`."""
+        """The metric with its conditions in words: `p99 latency at batch 1`, `p99 at 200 requests/s`."""
+        if self.load is not None:
+            return self.load.what
         words = [self.about.title]
         if self.positive_class is not None:
             words.append(f"of class {self.positive_class}")
@@ -237,6 +270,8 @@ class TargetSpec(Spec):
     @property
     def limit_words(self) -> str:
         """The limit with its direction, in the unit of what is measured: `≤ 3 ms`, `≥ 98 %`."""
+        if self.load is not None:
+            return self.load.limit_words
         return f"{'≤' if self.about.smaller_is_better else '≥'} {_limit_shown(self.about, self.limit)}"
 
 
@@ -253,7 +288,11 @@ def check_targets(targets: Sequence[TargetSpec]) -> None:
         )
     seen: set[tuple[object, ...]] = set()
     for one in targets:
-        conditions = (one.metric, one.batch_size, one.threshold, type(one.positive_class), one.positive_class)
+        conditions = (
+            (one.what,)
+            if one.load is not None
+            else (one.metric, one.batch_size, one.threshold, type(one.positive_class), one.positive_class)
+        )
         if conditions in seen:
             raise SpecError(
                 f"There are two targets on the {one.what}.", hint="Keep the stricter one of the two."

@@ -799,6 +799,57 @@ class LayoutReply(TypedDict):
     bends: list[list[list[float]]]  # of each edge, from its start to its end
 
 
+# --- cross-check with LoadGen: the job `loadgen` ------------------------------------------------------------
+
+LoadGenScenario = Literal["SingleStream", "MultiStream", "Server", "Offline"]
+
+
+class LoadGenPlan(TypedDict):
+    """The job `loadgen`: LoadGen sends inferences to one session."""
+
+    plan: ContestantPlan
+    scenario: LoadGenScenario
+    duration_s: float  # least duration of the test
+    min_queries: int  # least number of queries
+    rate: float  # queries per second of Server; the other scenarios ignore it
+    limit_s: float  # latency limit of Server, likewise
+    percentile: float  # a share, for example 0.99; of Server the one that the limit is for
+    samples_per_query: int  # inferences per query of MultiStream
+    streams: int  # threads that run inferences on the session
+    seed: int  # of LoadGen's schedule
+    timeout_s: float  # from the start of the test to its end
+
+
+class LoadGenVerdict(TypedDict):
+    """What LoadGen's log says; the words and the verdict are LoadGen's."""
+
+    version: str  # of LoadGen
+    valid: bool
+    reasons: list[str]  # why it is not; latencies in them are nanoseconds
+    duration_met: bool
+    queries_met: bool
+    limit_met: bool | None  # share of queries within the limit; None: the scenario has no limit
+    early_stopping_met: bool  # enough queries for the percentile, by LoadGen's rule
+    early_stopping: str
+    queries: int
+    inferences: int
+    over_limit: int | None  # queries above the limit; None: the scenario has none
+    latency_s: dict[str, float]  # of queries: min, mean, max, p50, p90, p95, p97, p99, p99.9
+    settings: dict[str, Any]  # as LoadGen applied them, by its own names and units
+    errors: int  # reported by LoadGen itself
+
+
+class LoadGenReply(ProvidersUsed, LoadGenVerdict):
+    """Reply of `loadgen`."""
+
+    scenario: LoadGenScenario
+    batch_size: int
+    samples_per_s: float
+    seconds: float  # duration of the test
+    notes: list[str]
+    libraries: dict[str, str]
+
+
 # --- requests of the parent ---------------------------------------------------------------------------------
 
 Reply = TypeVar("Reply", bound=Mapping[str, Any])
@@ -831,6 +882,7 @@ ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
+LOADGEN = Request("loadgen", LoadGenReply)
 
 
 GRAPH = Request("graph", GraphReply)

@@ -127,6 +127,7 @@ def record_from_error(error: TunerError) -> ErrorRecord:
 EXTRAS = {
     **dict.fromkeys(("torch", "torchvision", "onnxscript"), "pytorch"),
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
+    "mlperf_loadgen": "loadgen",
 }
 
 

@@ -142,6 +142,13 @@ def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return lay_out(payload)
 
 
+def _loadgen(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.loadgen import run_loadgen
+
+    _cap_memory(payload["plan"])
+    return run_loadgen(payload, progress)
+
+
 def _cap_memory(plan: Any) -> None:
     """Limit memory so that a runaway allocation raises; GPU drivers need unlimited address space."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
@@ -165,6 +172,7 @@ JOBS: dict[str, Command] = {
     wire.IMPORT: _import,
     wire.GRAPH: _graph,
     wire.LAYOUT: _layout,
+    wire.LOADGEN: _loadgen,
     wire.FORKSERVER: _forkserver,
     wire.CONTESTANT: _contestant,
 }

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from core.api.sweeping import Measured
+from core.evidence.load.load_types import Second
 from core.evidence.result_types import CoursePoint, FrontPoint
 from core.spec.axes import point_name
 from core.spec.metrics import SHOWN_UNITS
@@ -23,10 +24,11 @@ from dashboard.charts.sweep_charts import STATISTICS, value_of
 from dashboard.charts.sweep_charts import axis_title as setting_title
 
 FOREST_PX, ROW_PX = 58, 42  # axes and margins of a forest, and each interval; as in the finished one
-TRAIL_PX, COURSE_PX = 220, 500
+TRAIL_PX, COURSE_PX, LOAD_PX = 220, 500, 290
 HALF_PX = 560  # width; two plots fit side by side
 BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> index in a step
 MOST_TICKS = 7
+FEW_PARTS = 60  # of a run, whose markers have room
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
 
@@ -292,6 +294,76 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
 
 def _trail_point(one: Mapping[str, Any]) -> tuple[float, float, str]:
     return _short(1e3 * one["p50_s"]), _short(one["rows_per_s"]), str(one["label"])
+
+
+def load(course: Sequence[Second], limit_s: float | None, *, end_s: float) -> list[Plot]:
+    """Return a run under traffic so far: its latency, its arrivals and completions, and its queue.
+
+    Args:
+        course: its parts so far; empty: nothing is drawn.
+        limit_s: latency limit in seconds; None: there is none.
+        end_s: scheduled end of the run, in seconds since its first arrival; 0: unknown.
+    """
+    if not course:
+        return []
+    times = linear("Time since the first arrival (s)", [0.0, max(end_s, course[-1]["at_s"])])
+
+    def drawn(values: Sequence[float | None]) -> list[Point]:
+        return [
+            (_short(part["at_s"]), None if value is None else _short(value), "")
+            for part, value in zip(course, values, strict=True)
+        ]
+
+    median = [None if part["p50_s"] is None else 1e3 * part["p50_s"] for part in course]
+    slow = [None if part["p99_s"] is None else 1e3 * part["p99_s"] for part in course]
+    limit = None if limit_s is None else 1e3 * limit_s
+    arrivals, completions = (
+        [part[name] / part["seconds"] if part["seconds"] else 0.0 for part in course]
+        for name in ("arrivals", "completions")
+    )
+    size = 4 if len(course) <= FEW_PARTS else 2
+    latencies = [one for one in (0.0, limit, *median, *slow) if one is not None]
+    return [
+        {
+            "kind": "plot",
+            "alt": "Latency over the time of this run: p50 and p99 of each part",
+            "height": LOAD_PX,
+            "x": times,
+            "y": linear("Latency (ms)", latencies),
+            "level": limit,
+            "legend": True,
+            "wide": True,
+            "series": [
+                _series("p50", FIRST, drawn(median), line="solid", size=size, hollow=False),
+                _series("p99 of each part", SECOND, drawn(slow), line="dash", size=size, hollow=False),
+            ],
+        },
+        {
+            "kind": "plot",
+            "alt": "Arrivals and completions per second over the time of this run",
+            "height": LOAD_PX,
+            "x": times,
+            "y": linear("Requests/s", [0.0, *arrivals, *completions]),
+            "level": None,
+            "legend": True,
+            "series": [
+                _series("arrivals", 2, drawn(arrivals), line="dot", size=size, hollow=False),
+                _series("completions", 3, drawn(completions), line="solid", size=size, hollow=False),
+            ],
+        },
+        {
+            "kind": "plot",
+            "alt": "Requests that wait over the time of this run",
+            "height": LOAD_PX,
+            "x": times,
+            "y": linear("Queue (requests)", [0.0, 1.0, *(float(part["queue"]) for part in course)]),
+            "level": None,
+            "legend": False,
+            "series": [
+                _series("queue", 4, drawn([float(part["queue"]) for part in course]), line="step", size=2)
+            ],
+        },
+    ]
 
 
 def _series(

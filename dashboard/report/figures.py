@@ -18,6 +18,7 @@ from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutLoad,
     AboutSearch,
     AboutSweep,
     AboutTrial,
@@ -30,6 +31,8 @@ from dashboard.charts import (
     compare_charts,
     explain_charts,
     latency_charts,
+    load_charts,
+    load_cost_charts,
     profile_charts,
     search_charts,
     search_evaluation_charts,
@@ -56,6 +59,8 @@ def plots_of(about: About) -> list[Plot]:
     match about:
         case AboutTrial():
             return list(_trial(about))
+        case AboutLoad():
+            return list(_load(about))
         case AboutComparison():
             return list(_comparison_figures(about.comparison, about.trials))
         case AboutSearch():
@@ -83,6 +88,48 @@ def _trial(about: AboutTrial) -> Iterator[Plot]:
     sides += [latency_charts.side(one, names.get(one.id, "")) for one in baseline]
     others = [latency_charts.side(one, names.get(one.id, "")) for one in about.beside if one.id != against]
     yield from _samples(sides, others)
+
+
+def _load(about: AboutLoad) -> Iterator[Plot]:
+    result = about.result
+    point, limit = load_charts.main_point(result), load_charts.latency_limit(result)
+    info = load_charts.rate_info(result)
+    rates = {one["rate_per_s"] for one in result["points"]}
+    if len(rates) > 1 and result["batching"] is None and not result["together"]:
+        yield Plot(
+            title="Latency against rate",
+            figure=load_charts.rates(info),
+            alt=f"{info.y_title} against requests per second: {load_charts.summary(result['points'])}",
+        )
+    if result["batching"] is not None and result["batching"]["service_times"]:
+        yield Plot(
+            title="Service times",
+            figure=load_cost_charts.service_times(result["batching"]),
+            alt="Service time and samples per second by samples of a call",
+        )
+    if result["together"]:
+        yield Plot(
+            title="Latency alone and together",
+            figure=load_cost_charts.together(result),
+            alt="Latency of each model alone and at the same time as the others",
+        )
+    own = [load_charts.runs_of(result)[one] for one in (point["runs"] if point is not None else [])][:1]
+    for run in own:
+        course = load_charts.course_info(run, limit)
+        if course.at_s:
+            yield Plot(
+                title="Latency over time" if course.measured else "Requests over time",
+                figure=load_charts.course(course),
+                alt="One run over time: latency, arrivals, completions and the queue",
+                spare=True,
+            )
+    shares = load_charts.distribution_info(load_charts.runs_at(result, point), load_charts.labels_of(result))
+    if shares:
+        yield Plot(
+            title="Distribution",
+            figure=load_charts.distribution(shares, limit=limit, tail=True),
+            alt="Share of the requests at or below each latency",
+        )
 
 
 def _comparison_figures(comparison: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:

@@ -116,8 +116,8 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
                 color="orange",
                 help=fallback_reason(result),
             )
-        if result:
-            ran = ", ".join(format.provider(name) for name in result["effective_providers"])
+        if providers := result.get("effective_providers"):  # a load test has those of its configurations
+            ran = ", ".join(format.provider(name) for name in providers)
             st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
         wrong = None
         try:
@@ -130,7 +130,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
         return
     facts = [f"Trial `{trial.id[:12]}`", format.when(trial.finished_at or trial.created_at)]
     facts.append(format.plain(trial.owner))
-    if result:
+    if result.get("runs"):
         facts.append(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}")
     st.caption(" · ".join(facts))
 

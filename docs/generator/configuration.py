@@ -59,11 +59,20 @@ _OWN = {  # keys that no table describes
     ("session.providers", "options"): "Options as texts, see [Execution providers](providers.md).",
     ("dataset", "path"): "An `.npz` file, a CSV file, or a folder of images with one folder per class.",
     ("dataset", "preprocessing"): "See [`dataset.preprocessing`](#datasetpreprocessing).",
-    ("targets", "metric"): "What to limit. See [Metrics](metrics.md#metrics).",
+    ("targets", "metric"): "What to limit. See [Metrics](metrics.md#metrics). Required, unless the target is "
+    "under `load`.",
+    (
+        "targets",
+        "load",
+    ): "A rate with a latency limit, `200/s with p99<=20ms`. Such a target has no other key. "
+    "See [Targets under load](metrics.md#targets-under-load).",
     ("targets", "at_most"): "Upper limit with its unit, such as `3 ms`.",
     ("targets", "at_least"): "Lower limit with its unit, such as `98 %`.",
 }
-_KINDS = dict.fromkeys((("targets", "at_most"), ("targets", "at_least")), "number, or text with a unit")
+_KINDS = {
+    **dict.fromkeys((("targets", "at_most"), ("targets", "at_least")), "number, or text with a unit"),
+    ("targets", "load"): "text",
+}
 
 
 def yaml_format() -> str:
@@ -103,6 +112,7 @@ def example() -> str:
             "targets": [
                 {"metric": "latency_p99", "at_most": "3 ms", "batch_size": 1},
                 {"metric": "accuracy", "at_least": "97 %"},
+                {"load": "200/s with p99<=20ms"},
             ],
         }
     )

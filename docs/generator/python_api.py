@@ -16,7 +16,7 @@ from core.wire.errors import TunerError
 from docs.generator.markdown import bullets, code, fence, link, page, table
 
 TASKS: Mapping[str, Sequence[str]] = {
-    "Measure": ("tune", "compare", "measure_longer", "sweep"),
+    "Measure": ("tune", "compare", "measure_longer", "sweep", "load", "loadgen"),
     "Search": ("search", "resume"),
     "Explain": ("profile", "explain", "graph", "node_errors"),
     "Change models": ("inspect", "convert", "transform", "variants"),
@@ -33,11 +33,15 @@ print(result)  # kind, ID and verdict
 frame = result.to_frame()  # latencies, speed-ups and verdicts as numbers
 session.close()"""
 _MEMBERS = ("verdict", "to_frame", "to_dict", "record", "table", "sheet", "plot")
-_ID = "`load_result` finds trials, comparisons, searches, sweeps, scorecards and accuracies by their ID."
+_ID = (
+    "`load_result` finds trials, load tests, comparisons, searches, sweeps, scorecards and accuracies by "
+    "their ID."
+)
 _KEYS = (
     ("speed-up", "`ratio`, `ratio_low`, `ratio_high` of an entry of `contrasts`", "ContrastRecord"),
     ("verdict", "`verdict` of the same entry", "ContrastRecord"),
     ("percentiles", "`latency`: `p50_s`, `p95_s`, …, with `_low` and `_high`", "Latency"),
+    ("load test", "`latency` of an entry of `points` of `load`", "LoadResult"),
     ("accuracy", "`summary` of an entry of `accuracies`", "AccuracySummary"),
     ("answer of a search", "`answer`", "SearchDocument"),
 )

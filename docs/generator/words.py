@@ -11,6 +11,7 @@ from core.spec.targets import MOST_TARGETS, UNITS, target_from_dict
 from docs.generator.markdown import bullets, code, codes, fence, page, prose, slug, table
 
 _SOURCES = {"race": "a comparison", "accuracy": "labelled data", "file": "the model file"}
+LOAD = "200/s with p99<=20ms"
 _LIMITS = ("p99<=3ms", "memory<=100MiB", "sensitivity@0.6>=98%", "accuracy>=-0.5%")
 
 
@@ -18,6 +19,7 @@ def metrics() -> str:
     """Return the page of metrics, targets, objectives and units."""
     target = {"metric": "latency_p99", "at_most": "3 ms", "batch_size": 1}
     target_from_dict(target)
+    target_from_dict({"load": LOAD})
     parse_limits(_LIMITS)
     return page(
         "# Metrics, targets and objectives",
@@ -58,6 +60,17 @@ def metrics() -> str:
                 "`positive_class`: name or number of the class; default: that of the dataset.",
             ]
         ),
+        "## Targets under load",
+        "A target under load is a rate with a latency limit: at 200 requests per second, at most 1 % of the "
+        "requests may take longer than 20 ms. A request has the batch size of the configuration, 1 by "
+        "default. Requests arrive independently of each other (Poisson). A latency counts from the scheduled "
+        "arrival, so it includes the time in the queue.",
+        fence(f"# fragment\ntargets:\n- load: {LOAD}", "yaml"),
+        "`ortune scorecard` runs a load test of 30 seconds or more for it. The target is MET if the upper "
+        "95 % bound of the share of slower requests is within the limit, MISSED if the lower one is above "
+        "it, and UNKNOWN otherwise. A load test at a higher rate that passed, or at a lower rate that "
+        "failed, decides, too. A run in which the load generator itself added more than 10 % of the median "
+        "does not count.",
         "## Units of limits",
         "Give times and sizes with their unit in texts. A bare number in a YAML file is in seconds, bytes, "
         "samples per second, or a share of 1.",
@@ -85,6 +98,8 @@ def metrics() -> str:
                 "`accuracy>=-0.5%`: at most 0.5 percentage points below the original model.",
             ]
         ),
+        f"A limit under load has an option of its own, `--load '{LOAD}'`: after the confirmation, the search "
+        "runs the best configurations under this traffic until one passes.",
     )
 
 

@@ -41,7 +41,7 @@ from tests.views import sample_results
 
 TITLES = [one.title for one in PAGES.values()]
 # Page -> how many plots its recorded result has at least; the others have none.
-PLOTS = {"Tune": 1, "Search": 2, "Compare": 1, "Sweep": 2, "Profile": 1, "Explain": 2, "Graph": 1}
+PLOTS = {"Tune": 1, "Search": 2, "Compare": 1, "Sweep": 2, "Profile": 1, "Explain": 2, "Graph": 1, "Load": 1}
 ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("bar-action", "search-run", "compare-run"))
 # Pages without an action at the end of the bar; Models and Tune have theirs elsewhere.
 WITHOUT_ACTION = ("Tune", "Graph", "Models", "History")
@@ -86,7 +86,7 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
 
 
 # Pages with a button that starts a job beside what is there already, where nothing plays back.
-WAITING = ("Sweep", "Profile", "Explain", "Machine", "Scorecard", "Accuracy")
+WAITING = ("Sweep", "Load", "Profile", "Explain", "Machine", "Scorecard", "Accuracy")
 
 
 def evaluate(open_it: Open) -> None:

@@ -297,6 +297,24 @@ def test_two_processes_serve_their_schedules_at_the_same_time(workers: Workers, 
     assert one.counters[0]["cpu_s"] >= 0
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_streams_that_are_processes_share_the_queue(workers: Workers, model: Path, batched: bool) -> None:
+    plan = contestant_plan(model, streams=2, stream_type="processes")
+    plan["session"] = plan["session"] | {"attributes": {}}
+    one = service(
+        model,
+        entry=Entry(label="two", plan=plan),
+        streams=2,
+        batching=BatchingSpec(max_batch_size=4) if batched else None,
+    )
+    [run], _ = serve(workers, [(one, even(200, 0.0005))], nothing)
+    assert run.outcome == "complete", run.reason
+    assert all(run.end_ns)
+    assert set(run.stream) <= {0, 1}
+    assert run.memory_bytes
+    assert (len(set(run.batch)) == 200) != batched
+
+
 def test_a_batching_service_forms_batches(workers: Workers, model: Path) -> None:
     batched = service(model, batching=BatchingSpec(max_batch_size=4))
     [run], _ = serve(workers, [(batched, even(8, 1e-9))], nothing)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.api.settings import spec_data
 from core.evidence.comparison import same_request
+from core.run.export_source import export_source_of
 from core.show import setting_chips
+from core.show.export import export_yaml
 from core.spec import (
     NOT_COMPARED,
     TrialSpec,
@@ -21,8 +24,11 @@ from core.spec import (
 )
 from core.spec.load import BatchingSpec
 from core.spec.strict_yaml import load_strict
+from core.store import Store
 from core.wire.errors import SpecError
 from dashboard import configurations, fields
+from tests import builders
+from tests.simulated_load import sample_load_result
 
 BATCHING = {"max_batch_size": 8, "max_queue_delay_microseconds": 2000, "preferred_batch_size": [4, 8]}
 PLAIN = spec_from_dict({"model": {"path": "m.onnx"}})
@@ -94,3 +100,22 @@ def test_chips_and_differences_name_it() -> None:
 
 def test_every_part_that_is_not_compared_is_a_part_of_a_spec() -> None:
     assert set(NOT_COMPARED) < set(TrialSpec.model_fields)
+
+
+def test_a_load_test_that_found_the_best_batching_is_exported_with_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    found = sample_load_result("batching")
+    trial = builders.trial("1234567890abcdef", PLAIN, kind="load", result={"load": found})
+    source = export_source_of(store, trial)
+    best = {"max_batch_size": 8, "max_queue_delay_microseconds": 1000}
+    assert source.trial.spec["dynamic_batching"] == best
+    assert load_strict(export_yaml(source.trial))["dynamic_batching"] == best
+    assert found["batching"] is not None
+    found["batching"]["best"] = None  # to run each request alone is best
+    assert "dynamic_batching" not in export_source_of(store, trial).trial.spec
+    other = builders.trial("2234567890abcdef", PLAIN, kind="load", result={"load": sample_load_result()})
+    assert "dynamic_batching" not in export_source_of(store, other).trial.spec
+
+
+def test_configurations_that_differ_in_it_have_names_that_say_so() -> None:
+    assert configurations.labels([PLAIN, BATCHED], 0) == ["ORT default", "batching 8, 2 ms"]

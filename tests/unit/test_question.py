@@ -272,3 +272,30 @@ def test_a_limit_of_five_is_not_taken_for_500_percent() -> None:
     with pytest.raises(SpecError, match="percentage") as refused:
         parse_limits(["output_error<=5"])
     assert "5%" in refused.value.hint
+
+
+# --- under load ---------------------------------------------------------------------------------------------
+
+
+def test_traffic_is_kept_as_its_text() -> None:
+    asked = question_from_dict({"load": "200/s with p99<=20ms"})
+    kept = asked.model_dump(mode="json", exclude_defaults=True)
+    assert kept == {"load": "200/s with p99<=20ms"}
+    assert question_from_dict(kept) == asked
+    assert asked.load is not None
+    assert asked.load.words == "200 requests/s with p99 ≤ 20 ms"
+    assert asked.limit_words == []  # the search itself cannot keep it
+    assert question_from_dict({}).load is None
+
+
+@pytest.mark.parametrize("wrong", ["200/s", "p99<=20ms", "200/s with throughput>=3", 200])
+def test_what_is_no_traffic_is_refused(wrong: object) -> None:
+    with pytest.raises(SpecError) as refused:
+        question_from_dict({"load": wrong})
+    assert refused.value.hint
+
+
+def test_traffic_among_the_constraints_is_refused_with_its_place() -> None:
+    with pytest.raises(SpecError, match="load test") as refused:
+        question_from_dict({"limits": [{"load": "200/s with p99<=20ms"}]})
+    assert "`load`" in refused.value.hint

@@ -89,7 +89,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             if said(found[2]):
                 yield whole.count("\n", 0, found.start()) + 1, found[2]
     else:
-        yield 1, re.sub(r"<[^>]*>", blank, whole)
+        yield 1, re.sub(r"<[a-zA-Z/!][^>]*>", blank, whole)
 
 
 def blank(found: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ import pytest
 from core import wire
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Contestant, Role
 from core.evidence.evaluations import Evaluation, Observation
+from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial, latency_summary
 from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.verdict import Verdict
@@ -707,3 +708,19 @@ def search_answer(outcome: str, winner: str, default: str) -> dict[str, Any]:
         "strategy": "race",
         "notes": ["A note of the search."],
     }
+
+
+# --- load tests -------------------------------------------------------------------------------------------
+
+
+def put_load(store: Store, record: ModelRecord, found: LoadResult | None, **changes: Any) -> Trial:
+    """Store a load test of the default settings; `found`: its result, None where it has none."""
+    spec = spec_for(record)
+    result: dict[str, Any] | None = None
+    if found is not None:
+        configurations = [
+            {**one, "spec": spec.to_dict(), "model": record.name} for one in found["configurations"]
+        ]
+        result = {"load": {**found, "configurations": configurations}, "notes": [], "fingerprint": ""}
+    facts = {"kind": "load"} | changes
+    return _put(store, record, spec, facts.pop("kind"), result, **facts)

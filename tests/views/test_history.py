@@ -30,6 +30,7 @@ from dashboard.shown_result import TUNE
 from dashboard.widgets import tables
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
+from tests.simulated_load import sample_load_result
 from tests.small_disks import small_disk
 from tests.views import sample_results
 from tests.views.page import Add, Open, cards, icons, keys, lines, texts
@@ -72,6 +73,23 @@ def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: 
     assert rows["Batch"].tolist()[2] == 4
     assert rows["Changed"].tolist() == ["defaults", "defaults", "batch 4"]
     assert rows["p50 (ms)"][2] == pytest.approx(old.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
+
+
+def test_a_load_test_is_listed_and_shown_with_its_answer(open_page: Open, mlp: ModelRecord) -> None:
+    result: Any = {"load": sample_load_result("limit"), "notes": []}
+    spec = sample_results.spec_for(mlp)
+    state.store().create_trial(builders.trial("a" * 16, spec, kind="load", result=result))
+    put(mlp)
+    at = open_page("history")
+    assert sorted(table(at)["Verdict"].tolist())[-1] == "up to 250/s"
+    at.selectbox(key="history.kind").set_value("load").run()
+    assert table(at)["Kind"].tolist() == ["load"]
+    select(at, 0)
+    assert lines(at, "250 requests/s confirmed, 300/s failed")
+    assert [one.proto.page for one in at.page_link if "load" in one.proto.page]
+    points = at.dataframe[-1].value
+    assert points["Requests/s"].tolist() == [150, 200, 250, 300, 500]
+    assert not at.exception
 
 
 def test_damaged_trial_is_shown_as_damaged_beside_the_others(open_page: Open, mlp: ModelRecord) -> None:

@@ -24,6 +24,7 @@ from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
+from tests.simulated_load import sample_load_result, sample_point, sample_run
 from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, icons, lines, status, texts
 
@@ -412,3 +413,82 @@ def test_rows_seen_in_calibration_stand_in_the_yaml_that_is_taken_away() -> None
     }
     assert card_row().calibration == ""
     assert "calibration_note" not in card_row().measured
+
+
+# --- under load ---------------------------------------------------------------------------------------------
+
+
+def add_load(at: AppTest, rate: float | None, limit: str) -> str:
+    """Fill one more line with a target under load, and return its id."""
+    at.button(key="scorecard.add").click().run()
+    line = str(at.session_state[scorecard_targets.IDS][-1])
+    at.selectbox(key=scorecard_targets.key(line, "metric")).set_value("load").run()
+    at.text_input(key=scorecard_targets.key(line, "limit")).set_value(limit).run()
+    at.number_input(key=scorecard_targets.key(line, "rate")).set_value(rate).run()
+    assert not at.exception
+    return line
+
+
+def put_load(record: ModelRecord, machine: wire.Environment, rate: float) -> None:
+    """A load test of ORT's default at a rate, as the scheduler stores it."""
+    spec = sample_results.spec_for(record)
+    found = sample_load_result("traffic")
+    found["runs"] = [sample_run(rate)]
+    found["points"] = [sample_point(found["runs"][0], 0)]
+    found["configurations"] = found["configurations"][:1]
+    found["configurations"][0]["spec"] = spec.to_dict()
+    state.store().create_trial(
+        builders.trial(
+            "1234567890abcdef",
+            spec,
+            kind="load",
+            model_sha256=record.content_sha256,
+            fingerprint=machine["fingerprint"],
+            result={"load": found},
+        )
+    )
+
+
+def test_a_target_under_load_is_judged_by_a_load_test(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put_load(mlp, machine, 200)
+    at = open_page("scorecard", model=mlp)
+    add_load(at, 200, "p99<=20ms")
+    add_load(at, 300, "p99<=20ms")
+    found = cells(at)
+    assert found["p99 at 200 requests/s ≤ 20 ms"].startswith(f"{MET} · 0.2479 % slower")
+    assert found["p99 at 300 requests/s ≤ 20 ms"] == UNKNOWN
+    assert tells(why(at, 0), "6,000 requests", "95 % CI")
+    assert any("1 load test of 30 s" in one.value for one in at.caption)
+    assert not at.button(key="scorecard.run").disabled
+
+
+def test_a_line_under_load_needs_a_limit_and_a_rate(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    line = add_load(at, None, "p99<=20ms")
+    assert any(tells([one.value], "a limit and a rate") for one in at.caption)
+    at.text_input(key=scorecard_targets.key(line, "limit")).set_value("3 ms").run()
+    assert tells(refusals(at), "no limit of a load test")
+    at.text_input(key=scorecard_targets.key(line, "limit")).set_value("p99<=20ms").run()
+    at.number_input(key=scorecard_targets.key(line, "rate")).set_value(0.001).run()
+    assert tells(refusals(at), "0.01 to")
+    at.number_input(key=scorecard_targets.key(line, "rate")).set_value(12.5).run()
+    assert refusals(at) == []
+    assert "p99 at 12.5 requests/s ≤ 20 ms" in cells(at)
+
+
+def test_a_file_with_a_target_under_load_fills_its_line(open_page: Open, mlp: ModelRecord) -> None:
+    at = open_page("scorecard", model=mlp)
+    text = (
+        f"schema: 1\nmodel: {{path: mlp, sha256: {mlp.sha256}}}\n"
+        "dynamic_batching: {max_batch_size: 8}\ntargets: [{load: 200/s with p99<=20ms}]\n"
+    )
+    at.text_area(key="scorecard.pasted").set_value(text).run()
+    at.button(key="scorecard.load").click().run()
+    assert not at.exception
+    assert "p99 at 200 requests/s ≤ 20 ms" in cells(at)
+    [line] = at.session_state[scorecard_targets.IDS]
+    unfold(at, "what")
+    assert at.number_input(key=scorecard_targets.key(line, "rate")).value == 200
+    assert at.text_input(key=scorecard_targets.key(line, "limit")).value == "p99<=20ms"

@@ -10,6 +10,7 @@ import pytest
 
 from core import wire
 from core.evidence.comparison import same_request
+from core.evidence.targets import STATE_WORDS
 from core.process.job_worker import run_job
 from core.run import search
 from core.run.prediction import ComparisonHistory, MeasuredRun
@@ -454,6 +455,88 @@ def test_every_answer_is_said_with_what_it_rests_on(
     assert tells(at.dataframe[0].value, "out of memory")
     assert not at.button(key=RUN).disabled
     assert bool(buttons(at, "search.load")) is (outcome != "NONE_KEEPS_LIMITS")
+
+
+def under_load(study: StudyRecord, *states: str) -> dict[str, Any]:
+    """An answer under load: the winner, a survivor, and the default, with these states."""
+    roles = ("winner", "survivor", "default")
+    return {
+        "target": "200/s with p99<=20ms",
+        "tested": [
+            {
+                "role": role,
+                "trial": f"{number}" * 16,
+                "changes": {} if role == "default" else {"intra_op_num_threads": number + 1},
+                "spec": study.spec,
+                "gain": None if role == "default" else sample_results.gain(1.3),
+                "state": found,
+                "value": 0.004,
+                "low": 0.003,
+                "high": 0.005,
+                "why": "0.4 % of 6,000 requests were slower.",
+            }
+            for number, (role, found) in enumerate(zip(roles, states, strict=False))
+        ],
+        "passed": states.index("MET") if "MET" in states else None,
+        "seconds": 60.0,
+        "words": "The answer under load.",
+    }
+
+
+@pytest.mark.parametrize("states", [("MET",), ("MISSED", "MET"), ("MISSED", "UNKNOWN", "MISSED")])
+def test_the_answer_under_load_is_said_with_what_was_run(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment, states: tuple[str, ...]
+) -> None:
+    study = put(mlp, machine)
+    assert study.answer is not None
+    load = under_load(study, *states)
+    state.store().update_study(study.id, answer={**study.answer, "load": load})
+    at = open_page("search", model=mlp)
+    assert load["words"] in texts(at)
+    tables = [one for one in at.dataframe if "State" in one.value and "Load test" in one.value]
+    assert len(tables) == (len(states) > 1)
+    for one in tables:
+        assert list(one.value["State"]) == [STATE_WORDS[state] for state in states]  # type: ignore[index]
+    if states == ("MISSED", "MET"):
+        click(at, "search.load")  # the survivor's load test is not stored here
+        assert at.error
+
+
+def test_traffic_is_asked_for_and_its_time_is_said_before(
+    open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
+) -> None:
+    at = open_page("search", model=mlp)
+    at.text_input(key=form.LOAD).set_value("200/s with p99<=20").run()
+    assert not at.exception
+    assert tells(at.error[0].value, "20")
+    assert at.button(key=RUN).disabled
+    at.text_input(key=form.LOAD).set_value("200/s with p99<=20ms").run()
+    assert not at.error
+    assert lines(at, "load tests of 30 s each")
+    click(at, RUN)
+    assert started[0].question.load is not None
+    assert started[0].question.load.text == "200/s with p99<=20ms"
+    assert started[0].record.question["load"] == "200/s with p99<=20ms"
+
+
+def test_targets_under_load_go_to_the_search_and_back(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    at = open_page("search", model=mlp)
+    at.session_state[targets.IDS] = ["a"]
+    for name, value in (("metric", "load"), ("limit", "p99<=20ms"), ("rate", 200.0)):
+        at.session_state[targets.key("a", name)] = value
+    at.run()
+    click(at, "search.targets")
+    assert not at.exception
+    assert at.text_input(key=form.LOAD).value == "200/s with p99<=20ms"
+    assert at.text_area(key=form.LIMITS).value == ""
+    put(mlp, machine, question={"load": "150/s with p99<=20ms"})
+    at = open_page("search", model=mlp)
+    at.button(key="search.judge").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Scorecard"
+    assert "p99 at 150 requests/s ≤ 20 ms" in [str(one) for one in at.table[0].value.columns]
 
 
 @pytest.mark.parametrize(

@@ -346,9 +346,9 @@ def _size(value: Any, what: str, name: str, line: int, *, largest: int = 10_000_
     except (TypeError, ValueError, OverflowError):
         size = 0
     if isinstance(value, bool) or not 1 <= size <= largest:
-        raise _bad(
-            name, line, f"`{what}` must be a whole number from 1 to {largest:,}, but is `{str(value)[:20]}`"
-        )
+        wrong = f"`{what}` must be a whole number from 1 to {largest:,}, but is `{str(value)[:20]}`"
+        hint = "Remove columns that are no dimension of the model." if what != "rows" else _TRACE_HINT
+        raise _bad(name, line, wrong, hint)
     return size
 
 

@@ -72,15 +72,24 @@ def service_times(raw: RawRun) -> list[ServiceTime]:
     return found
 
 
+def growth(times: Sequence[ServiceTime], one: ServiceTime) -> tuple[float, float, float]:
+    """Return by which factor a batch raises the samples per second: measured, and its bounds.
+
+    The bounds come from those of both service times, or from the times themselves where there are none, so
+    they are wider than a 95 % interval.
+    """
+    alone, times_as_many = times[0], one["samples"] / times[0]["samples"]
+
+    def factor(own: float | None, other: float | None) -> float:
+        return times_as_many * (own or alone["p50_s"]) / (other or one["p50_s"])
+
+    return factor(None, None), factor(alone["low_s"], one["high_s"]), factor(alone["high_s"], one["low_s"])
+
+
 def gain(times: Sequence[ServiceTime]) -> tuple[float, int]:
-    """Return by which factor samples/s grow at most, and the size: the lower bound where there is one."""
-    alone = times[0]
-    best = max(
-        times,
-        key=lambda one: one["samples"] / (one["high_s"] or one["p50_s"]),
-    )
-    factor = (alone["low_s"] or alone["p50_s"]) / alone["samples"] * best["samples"]
-    return factor / (best["high_s"] or best["p50_s"]), best["samples"]
+    """Return the factor by which samples per second grow at least, and the size of the batch that does it."""
+    best = max(times, key=lambda one: growth(times, one)[1])
+    return growth(times, best)[1], best["samples"]
 
 
 def shortlist(
@@ -165,15 +174,20 @@ def interpolated(times: Sequence[ServiceTime], samples: int) -> float:
 
 
 def cannot_help(times: Sequence[ServiceTime]) -> Batching:
-    """Return the answer where samples/s hardly grow with the batch."""
-    factor, size = gain(times)
-    alone, best = times[0], next(one for one in times if one["samples"] == size)
+    """Return the answer where samples per second do not grow by more than 10 % with certainty."""
+    alone, best = times[0], max(times, key=lambda one: growth(times, one)[0])
     one_by_one, together = (significant(1 / one["per_sample_s"], 3) for one in (alone, best))
+    most = max(growth(times, one)[2] for one in times)
+    lead = "Batching cannot help" if most <= GAIN else "Batching is not known to help"
     words = (
-        f"Batching cannot help: samples per second grow by {max(0.0, 100 * (factor - 1)):.0f} % at most, "
-        f"from {one_by_one}/s alone to {together}/s in batches of {size}."
+        f"{lead}: samples per second grow by {_percent(growth(times, best)[0])} (by {_percent(most)} "
+        f"at most), from {one_by_one}/s alone to {together}/s in batches of {best['samples']}."
     )
     return {"service_times": list(times), "helps": False, "words": words, "trials": [], "best": None}
+
+
+def _percent(factor: float) -> str:
+    return f"{max(0.0, 100 * (factor - 1)):.0f} %"
 
 
 def chosen(
@@ -201,13 +215,17 @@ def chosen(
     for index, (trial, found) in enumerate(zip(trials, contrasts, strict=True)):
         if trial["point"] is None or points[trial["point"]]["verdict"] != "PASS":
             continue
+        if _is_rejected(points[trial["point"]]):
+            continue
         faster = found is not None and found["verdict"] == "FASTER"
         if faster or alone["verdict"] == "FAIL":
             able.append((_latency(points[trial["point"]], p), index))
     best = min(able)[1] if able else None
     at = f"at {rate_words(alone['rate_per_s'])}"
     name, without = percentile_name(p), _latency_words(alone, p)
-    if best is None:
+    if best is None and _is_rejected(alone):
+        words = f"Not a measurement {at}: {alone['harness']['reason']}" if alone["harness"] else ""
+    elif best is None:
         ran = sum(one["point"] is not None for one in trials)
         words = (
             f"No dynamic batching is significantly better {at}: {name} without is {without}; {ran} were run."
@@ -231,10 +249,17 @@ def chosen(
     }
 
 
+def _is_rejected(point: Point) -> bool:
+    """Whether the harness added too much, so that its latencies are no measurement."""
+    return point["harness"] is not None and not point["harness"]["accepted"]
+
+
 def _latency(point: Point, p: float) -> float:
     return next((one["value_s"] for one in point["latency"] if abs(one["p"] - p) < 1e-9), math.inf)
 
 
 def _latency_words(point: Point, p: float) -> str:
     value = _latency(point, p)
+    if _is_rejected(point):
+        return "not a measurement"
     return ms(value, 3) if math.isfinite(value) else "not reached (saturated)"

@@ -11,6 +11,7 @@ from core.evidence.load.load_types import (
     Batching,
     BatchingTrial,
     Highest,
+    LimitResult,
     LoadConfiguration,
     LoadContrast,
     LoadResult,
@@ -20,8 +21,8 @@ from core.evidence.load.load_types import (
     RawRun,
     RunResult,
 )
-from core.spec.load import LoadSpec
-from core.wire.units import interval, ms, significant
+from core.spec.load import LoadSpec, parse_load_limit
+from core.wire.units import ci, interval, ms, significant, span
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,8 +124,48 @@ def percentile_at(found: Sequence[Percentile], p: float) -> Percentile | None:
     return next((one for one in found if abs(one["p"] - p) < 1e-9), None)
 
 
+def share_text(share: float) -> str:
+    """Return a share of requests with two significant digits: `0.21 %`."""
+    return f"{significant(100 * share, 2)} %"
+
+
+def latency_text(one: Percentile) -> str:
+    """Return a percentile with its interval: `14.2 ms (95 % CI [13.1, 15.9])`."""
+    low, high = one["low_s"], one["high_s"]
+    if low is None and high is None:
+        return f"{ms(one['value_s'], 3)} (interval unknown: too few requests)"
+    if high is None:
+        return f"{ms(one['value_s'], 3)} ({interval((low or 0.0) * 1e3, None, 'ms')})"
+    ends = span((low or 0.0) * 1e3, high * 1e3, digits=3).split(" to ")
+    return f"{ms(one['value_s'], 3)} ({ci(ends[0], ends[-1])})"
+
+
+def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
+    """Return the verdict on one limit at one rate as a sentence with its numbers.
+
+    "Passed: at 200 requests/s, p99 is 14.2 ms (95 % CI [13.1, 15.9]), limit 20 ms; 0.21 % of 12,004 requests
+    were slower (at most 0.34 %, 95 % confidence; 1 % allowed)."
+    """
+    said = {"PASS": "Passed", "FAIL": "Failed", "UNDECIDED": "Undecided"}[found["verdict"]]
+    bound = {
+        "PASS": f"at most {share_text(found['high'])}",
+        "FAIL": f"at least {share_text(found['low'])}",
+        "UNDECIDED": f"between {share_text(found['low'])} and {share_text(found['high'])}",
+    }[found["verdict"]]
+    certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
+    at = f"at {rate_words(point['rate_per_s'])}"
+    share = f"{share_text(found['share'])} of {point['requests']:,} requests"
+    limit = parse_load_limit(found["limit"])
+    if limit.at_most_s is None:
+        return f"{said}: {at}, {share} timed out {certain}."
+    known = percentile_at(point["latency"], limit.percentile)
+    name, most = percentile_name(limit.percentile), f"{1e3 * limit.at_most_s:.6g} ms"
+    value = f"{name} is {latency_text(known)}" if known is not None else f"{name} is not known"
+    return f"{said}: {at}, {value}, limit {most}; {share} were slower {certain}."
+
+
 def point_words(point: Point) -> str:
-    """Return the answer at one rate in a sentence with its numbers and intervals."""
+    """Return the answer at one rate in sentences with its numbers and intervals, the worst limit first."""
     at = f"at {rate_words(point['rate_per_s'])}"
     if (harness := point["harness"]) is not None and not harness["accepted"]:
         return f"Not a measurement {at}: {harness['reason']}"
@@ -135,16 +176,8 @@ def point_words(point: Point) -> str:
         )
     if not point["limits"]:
         return f"{at[0].upper()}{at[1:]}, {_latency(point)}."
-    lead = {"PASS": "Passed", "FAIL": "Failed", "UNDECIDED": "Undecided"}[point["verdict"] or "UNDECIDED"]
-    return f"{lead}: {at}, {_latency(point)}; {'; '.join(_limits(point))}."
-
-
-def _limits(point: Point) -> list[str]:
-    return [
-        f"{100 * one['share']:.2g} % of {point['requests']:,} requests broke {one['limit']} (95 % bounds "
-        f"{100 * one['low']:.2g} to {100 * one['high']:.2g} %, allowed {100 * one['allowed']:.3g} %)"
-        for one in point["limits"]
-    ]
+    ordered = sorted(point["limits"], key=lambda one: ("FAIL", "UNDECIDED", "PASS").index(one["verdict"]))
+    return " ".join(limit_sentence(one, point) for one in ordered)
 
 
 def _latency(point: Point) -> str:
@@ -153,15 +186,7 @@ def _latency(point: Point) -> str:
     found = [one for p in wanted if (one := percentile_at(point["latency"], p)) is not None]
     if not found:
         return "no percentile of the latency is known"
-    return ", ".join(_percentile_words(one) for one in found)
-
-
-def _percentile_words(one: Percentile) -> str:
-    text = f"{percentile_name(one['p'])} is {ms(one['value_s'], 3)}"
-    if one["low_s"] is None:
-        return text
-    high = None if one["high_s"] is None else one["high_s"] * 1e3
-    return f"{text} ({interval(one['low_s'] * 1e3, high)})"
+    return ", ".join(f"{percentile_name(one['p'])} is {latency_text(one)}" for one in found)
 
 
 def _p_of(limit: str) -> float | None:

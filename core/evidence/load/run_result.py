@@ -32,11 +32,12 @@ from core.evidence.load.load_types import (
 )
 from core.evidence.load.queueing import harness
 from core.spec.load import BatchingSpec, LoadLimit, LoadSpec
-from core.wire.units import significant
+from core.wire.units import ms, significant
 
 COURSE_PARTS = 120
 LIVE_PARTS = 240
 ECDF_POINTS = 200
+STARVED_SHARE = 0.1  # of the ideal p99 that the harness may add without a note
 _NS = 1e9
 _WORST: tuple[RunOutcome, ...] = ("complete", "cancelled", "saturated", "failed")  # the last is the worst
 
@@ -133,7 +134,13 @@ def _of_served(raw: RawRun, window: _Window, starts: Sequence[int], ends: Sequen
 # --- one run ------------------------------------------------------------------------------------------------
 
 
-def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None) -> RunResult:
+def run_result(
+    raw: RawRun,
+    load: LoadSpec,
+    batching: BatchingSpec | None = None,
+    *,
+    beside: Sequence[int] = (),
+) -> RunResult:
     """Return the numbers of a run; one that ended early keeps what was measured.
 
     A percentile that the requests cannot support is left out. So is the latency of a saturated run, which
@@ -153,12 +160,13 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
     done = [i for i, end in enumerate(ends) if from_ns <= end < until_ns and end]
     kinds, kind = raw.kinds, raw.arrivals.kind
     seconds = window.seconds or math.inf
-    added = harness(raw, load, batching)
+    # What another model that serves takes from the CPUs is a cost of sharing, not of the harness.
+    added = None if beside else harness(raw, load, batching)
     rejected = added is not None and not added["accepted"]
     limits = _limits(load.limits, [raw.outcome], latencies, rejected=rejected)
     result: RunResult = {
         "configuration": raw.configuration,
-        "beside": [],
+        "beside": list(beside),
         "rate_per_s": len(window.range) / seconds,
         "turn": raw.turn,
         "outcome": raw.outcome,
@@ -184,7 +192,7 @@ def run_result(raw: RawRun, load: LoadSpec, batching: BatchingSpec | None = None
         "memory_bytes": raw.memory_bytes,
         "ecdf": _ecdf(latencies.ordered),
         "course": course(raw),
-        "notes": [*raw.notes, *notes, *_undecided(load.limits, limits, latencies)],
+        "notes": [*raw.notes, *notes, *_starved(added), *_undecided(load.limits, limits, latencies)],
     }
     if raw.counters and raw.cpus:
         configurations = [raw.configuration] * len(raw.counters)
@@ -237,6 +245,16 @@ def _capped(
     elif "failed" in outcomes and verdict == "PASS":
         verdict = "UNDECIDED"
     return {**found, "verdict": verdict}
+
+
+def _starved(added: Harness | None) -> list[str]:
+    """Say where the harness changed the tail, though the run is accepted: it did not always get a CPU."""
+    if added is None or not added["accepted"] or added["p99_s"] <= STARVED_SHARE * added["ideal_p99_s"]:
+        return []
+    return [
+        f"The harness added {ms(added['p99_s'], 2)} at p99, where the ideal queue has "
+        f"{ms(added['ideal_p99_s'], 3)}: calls started late because the harness had to wait for a CPU."
+    ]
 
 
 def _undecided(limits: Sequence[LoadLimit], judged: Sequence[LimitResult], latencies: Clusters) -> list[str]:
@@ -513,7 +531,10 @@ class LiveUpdate(TypedDict):
 
 
 class LiveCourse:
-    """The course of one running run; each update reads only the requests that are new since the last one."""
+    """The course of one running run; each update reads only the requests that are new since the last one.
+
+    In a closed loop, whose requests are all due at 0, a request arrives when it is taken.
+    """
 
     def __init__(self) -> None:
         self._course: _Course | None = None
@@ -531,14 +552,16 @@ class LiveCourse:
             self._course = _Course(1.0, raw.warmup_s)
         at_ns, starts, ends, n = raw.arrivals.at_ns, raw.start_ns, raw.end_ns, len(raw.arrivals.at_ns)
         warm_ns, now_ns = raw.warmup_s * _NS, elapsed_s * _NS
-        while self._arrived < n and at_ns[self._arrived] <= now_ns:
-            self._course.arrive(at_ns[self._arrived])
+        closed = n > 1 and not at_ns[-1]  # all are due at once: each arrives when a caller makes it
+        while self._arrived < n and (starts[self._arrived] if closed else at_ns[self._arrived] <= now_ns):
+            self._course.arrive(starts[self._arrived] if closed else at_ns[self._arrived])
             self._arrived += 1
         while self._taken < n and starts[self._taken]:
             self._taken += 1
         while self._final < n and (ends[self._final] or _timed_out(raw, self._final)):
-            at, end = at_ns[self._final], ends[self._final]
-            self._course.serve(at, starts[self._final], end)
+            start, end = starts[self._final], ends[self._final]
+            at = start if closed else at_ns[self._final]
+            self._course.serve(at, start, end)
             if end and at >= warm_ns:
                 self._latency_s.append((end - at) / _NS)
             self._final += 1

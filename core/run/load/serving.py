@@ -81,6 +81,7 @@ class _Running:
     record: TrafficRecord
     run_s: float  # typical warm run
     providers: list[str]
+    cpus: int  # that it may use
     started: int = 0  # requests that have been taken
     last_end_s: float = 0.0  # when the number of taken requests changed last
     outcome: RunOutcome = "complete"
@@ -180,7 +181,15 @@ def _start(
     path.unlink()  # both have it mapped
     if not park(worker):
         worker.thaw()
-    return _Running(service, schedule, worker, record, warm["median_ns"] / 1e9, loaded["effective_providers"])
+    return _Running(
+        service,
+        schedule,
+        worker,
+        record,
+        warm["median_ns"] / 1e9,
+        loaded["effective_providers"],
+        len(loaded["affinity"]),
+    )
 
 
 def _batching(spec: BatchingSpec | None) -> wire.BatchingPlan | None:
@@ -302,6 +311,7 @@ def _raw(one: _Running, started_at: float, *, copy: bool = True) -> RawRun:
         dropped_ns=0 if one.service.timeout_s is None else int(one.service.timeout_s * 1e9),
         counters=[] if one.reply is None else [one.reply["counters"]],
         memory_bytes=None if one.reply is None else one.reply["memory_bytes"],
+        cpus=one.cpus,
         started_at=started_at,
         notes=list(one.notes),
     )

@@ -333,12 +333,16 @@ def surely_misses_limit(known: PlanState, one: Evaluation) -> bool:
 
 def _is_surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
     """Whether an observation misses a constraint by so much that a longer measurement would miss it, too."""
-    if target.metric == "peak_rss":
+    if target.about.name == "peak_rss":
         value = one.value("peak_rss")
         kept = one.changes.get("enable_cpu_mem_arena", True)
         spread = MEMORY_SPREAD if kept else MEMORY_SPREAD_WITHOUT_ARENA
         return value is not None and value * (1 - spread) > target.limit
-    metric = "latency_p50" if target.metric in BY_ROUNDS and target.metric != "throughput" else target.metric
+    metric = (
+        "latency_p50"
+        if target.about.name in BY_ROUNDS and target.about.name != "throughput"
+        else target.about.name
+    )
     value = one.value(metric)
     if value is None or target.batch_size is not None:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.evidence.evaluations import launch_spread, speedup_text
-from core.evidence.result_types import CoursePoint, SearchResult
+from core.evidence.result_types import CoursePoint, SearchResult, SearchUnderLoad
 from core.run.search import answer as answers
 from core.run.search.plan import Step, is_too_short, screening_share, sought
 from core.run.search.search_state import SearchState
@@ -75,13 +75,20 @@ def course_point(state: SearchState, step: Step) -> CoursePoint:
     }
 
 
-def result(state: SearchState, *, course: Sequence[CoursePoint], comparisons_s: float) -> SearchResult:
+def result(
+    state: SearchState,
+    *,
+    course: Sequence[CoursePoint],
+    comparisons_s: float,
+    load: SearchUnderLoad | None = None,
+) -> SearchResult:
     """Return the answer with its evidence.
 
     Args:
         state: state of the search.
         course: the best configuration over time.
         comparisons_s: duration of its comparisons, since it was started or resumed.
+        load: its best configurations under load; None: the question asks for none.
     """
     everybody = list(state.tried.values())
     effects, pairs = answers.effects(state, launch_spread(state.differences))
@@ -114,6 +121,8 @@ def result(state: SearchState, *, course: Sequence[CoursePoint], comparisons_s: 
         "strategy": state.question.strategy,
         "notes": state.notes,
     }
+    if load is not None:
+        found["load"] = load
     worth = sought(state.space)
     if state.costs is not None and 0 < len(everybody) < worth:
         share = screening_share(state.space)

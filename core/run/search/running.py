@@ -17,13 +17,13 @@ from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
 from core.evidence.continuation import splits
 from core.evidence.evaluations import Observation, launch_spread, observe, weighted
 from core.evidence.measurement import Trial
-from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
+from core.evidence.result_types import Confirmed, CoursePoint, LoadTested, SearchResult, SearchUnderLoad
 from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
-from core.run.search import progress, strategies
+from core.run.search import progress, strategies, under_load
 from core.run.search.accuracy_limits import accuracy_for_limits
 from core.run.search.plan import (
     Clock,
@@ -45,6 +45,7 @@ from core.run.search.time_needed import (
     too_slow,
 )
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.load import LoadTarget
 from core.spec.question import MOST_BUDGET_S
 from core.spec.space import Choice, Space
 from core.store import Store
@@ -72,6 +73,7 @@ class Search:
         self.comparisons_s = 0.0
         self.course: list[CoursePoint] = []
         self.doing = ""
+        self.under_load: SearchUnderLoad | None = None
 
     def run(self) -> SearchResult:
         """Execute steps until the answer is known or the time is over; each step updates the store.
@@ -86,7 +88,44 @@ class Search:
             if self.state.question.give_way:
                 self.clock.given_s += self.service.give_way()
             self._do(step)
-        return progress.result(self.state, course=self.course, comparisons_s=self.comparisons_s)
+        if self.state.question.load is not None:
+            self.under_load = self._test_under_load(self.state.question.load)
+        return progress.result(
+            self.state, course=self.course, comparisons_s=self.comparisons_s, load=self.under_load
+        )
+
+    def _test_under_load(self, target: LoadTarget) -> SearchUnderLoad:
+        """Run the best configurations under load until one passes; its time is no part of the budget.
+
+        A cancelled search keeps its answer, which says that the load tests are incomplete.
+        """
+        said: list[tuple[under_load.Candidate, LoadTested]] = []
+        began, open_ = time.monotonic(), ""
+        for one in under_load.candidates(self.state):
+            found = self._load_test(one, target)
+            if self.service.cancel.is_set():
+                open_ = "The load tests were cancelled."
+                break
+            said.append((one, found))
+            if found["state"] == "MET":
+                break
+        seconds = time.monotonic() - began
+        self.clock.given_s += seconds
+        return under_load.result(target, said, seconds=seconds, open_=open_)
+
+    def _load_test(self, one: under_load.Candidate, target: LoadTarget) -> LoadTested:
+        self.doing = f"load test of {one.label}"
+        self.service.on_progress(Progress(stage="load test", done=0, total=0, text=one.label))
+        self.service.on_live(self.live())
+        job = job_types.load(
+            [Configuration(spec=one.spec, label=one.label)],
+            under_load.load_spec(self.state, target),
+            model_name=self.record.model_name,
+        )
+        ending = self.service.perform(job)
+        trial = self.store.trial(job.trials[0].id)
+        error = "" if ending.error is None else ending.error.message
+        return under_load.read(one, target, trial, error=error)
 
     def _next(self) -> Step | None:
         text = progress.so_far(self.state)

@@ -33,15 +33,24 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
         return {**one, "changes": tell(one["changes"])}
 
     winner = answer["winner"]
+    load: Any = answer.get("load")
     found: Any = {
         **answer,
         "winner": None if winner is None else whole(winner),
         "others": [whole(one) for one in answer.get("others", ())],
         "front": [whole(one) for one in answer.get("front", ())],
+        **(
+            {} if load is None else {"load": {**load, "tested": [_told(one, tell) for one in load["tested"]]}}
+        ),
         "failures": failures(evaluations_of(record)),
         "grade": rated.grade.value if (rated := quality_of_search(answer)) is not None else None,
     }
     return found  # type: ignore[no-any-return] # as the search has stored it
+
+
+def _told(one: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Return a configuration that was run under load, as its difference from the ORT default."""
+    return {**one, "changes": {} if one["role"] == "default" else tell(one["changes"])}
 
 
 def evaluations_of(record: StudyRecord) -> list[Evaluation]:

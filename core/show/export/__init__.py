@@ -177,8 +177,8 @@ FORMATS: tuple[ExportFormat, ...] = (
         label="Triton",
         ending=".triton.zip",
         language=None,
-        purpose="a model repository for Triton's ONNX Runtime back end, with a warm-up of the measured "
-        "shapes",
+        purpose="a model repository for Triton's ONNX Runtime back end, with dynamic batching and a "
+        "warm-up of the measured shapes",
         cannot="config entries except one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
         "execution order, providers except CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
         write=export_triton,

@@ -24,6 +24,8 @@ _NOT_NUMBERS = {
     *(*RAW_FIELDS, PRUNED, "trace"),
     *("environment", "fingerprint", "inputs", "outputs", "fed", "libraries"),
 }
+# of a load test, without its single runs and their courses
+_OF_LOAD = ("question", "points", "contrasts", "highest", "batching", "together", "verdict", "words", "notes")
 _MACHINE = (
     "fingerprint",
     "cpu",
@@ -121,6 +123,8 @@ def _in_short(trial: Trial) -> dict[str, Any]:
     if not result:
         return {}
     measured: dict[str, Any] = {"trial": trial.id, "p50_s": trial.p50_s}
+    if load := result.get("load"):
+        measured["load"] = load["words"]
     if stream_count(result) > 1:
         measured |= {"latency_kind": latency_words(result), "throughput_per_s": result["throughput_per_s"]}
     if busy := result.get("busy"):
@@ -149,7 +153,10 @@ def _measured(trial: Trial) -> dict[str, Any]:
     if trial.error is not None:
         facts["error"] = trial.error
     result: Mapping[str, Any] = trial.facts
-    return facts | {name: one for name, one in result.items() if name not in _NOT_NUMBERS}
+    numbers = {name: one for name, one in result.items() if name not in _NOT_NUMBERS}
+    if load := result.get("load"):
+        numbers["load"] = {name: one for name, one in load.items() if name in _OF_LOAD}
+    return facts | numbers
 
 
 def _iso(seconds: float | None) -> str | None:

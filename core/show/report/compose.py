@@ -15,7 +15,7 @@ from core.evidence.verdict import Color, Grade, icon_and_color, is_rejected
 from core.run.best_point import rank_points
 from core.run.search import search_provenance
 from core.run.search.stored import answer_of
-from core.show import comparison_text, export, verdict
+from core.show import comparison_text, export, load_text, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
@@ -23,6 +23,7 @@ from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutLoad,
     AboutScorecard,
     AboutSearch,
     AboutSweep,
@@ -37,6 +38,7 @@ from core.show.sheets import (
     Sheet,
     comparisons,
     differences,
+    loads,
     models_and_machines,
     scorecards,
     searches,
@@ -46,6 +48,7 @@ from core.show.sheets import trials as sheets
 from core.spec import yaml_from_spec
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
+from core.spec.load import QUESTIONS
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store
 from core.wire.errors import TunerError
@@ -57,6 +60,15 @@ _ROUNDS = (
     "Every launch starts a fresh process of each configuration. In every round each process runs one "
     "short block, in random order, while the others are paused; ratios are taken within a round. Two "
     "copies of ONNX Runtime's default run in the same rounds; their difference is noise (the A/A test)."
+)
+_LOAD_METHOD = (
+    "Requests arrive at scheduled times, whether or not earlier ones are answered. Latency is the time from "
+    "the scheduled arrival to the completion. Client and server share the CPUs of one machine; no network "
+    "is involved.",
+    "Every run says what the harness added: the ideal queue is replayed with the scheduled arrivals and the "
+    "measured service times. A run in which the harness adds more than 10 % of p50 is not a measurement.",
+    "Bounds on the share of slow requests are one-sided, with 95 % confidence, from 20 or more equal parts "
+    "of a run, because requests that follow each other are dependent.",
 )
 _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
@@ -71,6 +83,8 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         recorded: the demo's note that it was not measured here.
     """
     match about:
+        case AboutLoad():
+            found = _load(about, store)
         case AboutTrial():
             found = _trial(about, store, price)
         case AboutComparison():
@@ -118,6 +132,30 @@ def _trial(about: AboutTrial, store: Store, price: Price | None) -> dict[str, An
     }
 
 
+def _load(about: AboutLoad, store: Store) -> dict[str, Any]:
+    trial, result = about.trial, about.result
+    sheet, said = loads.load_sheet(trial), load_text.answer(result)
+    fresh = [one for one in result["points"] if one["fresh"]]
+    spoiled = [one for one in fresh if load_text.is_rejected(one)]
+    asked = load_text.question_of(result)
+    models = ", ".join(dict.fromkeys(one["model"] for one in result["configurations"]))
+    return {
+        "kind": "Load test",
+        "id": trial.id,
+        "title": f"{models}: {QUESTIONS[asked.question] if asked is not None else 'load test'}",
+        "measured_at": trial.finished_at or trial.created_at,
+        "verdict": said,
+        "color": load_text.color(result),
+        "support": [load_text.traffic_words(asked)] if asked is not None else [],
+        "rejected": load_text.point_words(spoiled[0]) if spoiled and len(spoiled) == len(fresh) else "",
+        "result": [_section("Result", sheet, without=[said])],
+        "method": [Section(title="Method", parts=[Line(one) for one in _LOAD_METHOD]), *_machine([trial])],
+        "caveats": [*_notes(sheet, without=[said]), *_caveats([trial], None)],
+        "files": [_file(trial, store)],
+        "tool_version": _version(trial.facts),
+    }
+
+
 def _comparison(about: AboutComparison, store: Store, price: Price | None) -> dict[str, Any]:
     comparison, trials = about.comparison, about.trials
     labels = comparison_text.labels(comparison)
@@ -144,10 +182,10 @@ def _comparison(about: AboutComparison, store: Store, price: Price | None) -> di
         else icon_and_color(first)[1],
         "support": comparison_text.facts(comparison) if comparison.result else [],
         "rejected": rejected,
-        "result": [_section("Result", sheet, without=said)],
+        "result": [_section("Result", sheet, without=[said])],
         "cost": _cost(_named(trials, labels), price),
         "method": [*_method(comparison), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
+        "caveats": [*_notes(sheet, without=[said]), *_caveats(trials, comparison)],
         "files": _files(trials, store, labels),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -158,6 +196,7 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
     answer: Any = answer_of(record)
     sheet = searches.search_sheet(record)
     said = searches.search_verdict(record)
+    first = [said] if answer is None else searches.first_sentences(answer)
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
@@ -173,10 +212,10 @@ def _search(about: AboutSearch, store: Store, price: Price | None) -> dict[str, 
         "color": searches.COLORS[answer["outcome"]] if answer else "gray",
         "support": [found.label] if answer and (found := quality_of_search(answer)) else [],
         "rejected": said if is_turned_down else "",
-        "result": [_section("Answer", sheet, without=said), *_evaluations_section(about)],
+        "result": [_section("Answer", sheet, without=first), *_evaluations_section(about)],
         "cost": _cost(_named(trials, names), price),
         "method": [*_method(comparison), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
+        "caveats": [*_notes(sheet, without=first), *_caveats(trials, comparison)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -222,6 +261,9 @@ def _sweep(about: AboutSweep, store: Store, price: Price | None) -> dict[str, An
     }
 
 
+_UNDER_LOAD = "Under load: the upper 95 % bound of the share of slower requests is within that of the limit"
+
+
 def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
     found = [scorecards.scorecard(row) for row in about.rows]
     states = [row.state for row in about.rows]
@@ -240,7 +282,10 @@ def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
         "measured_at": max((one.finished_at or one.created_at for one in about.trials), default=None),
         "verdict": scorecards.headline(about.rows),
         "color": color,
-        "support": ["Met: the whole 95 % interval is within the limit"],
+        "support": [
+            "Met: the whole 95 % interval is within the limit",
+            *[_UNDER_LOAD] * any(one.target.load is not None for row in about.rows for one in row.judged),
+        ],
         "rejected": "",
         "result": [
             Section(title=one.headline, parts=[part for part in one.parts if not isinstance(part, Note)])
@@ -324,21 +369,21 @@ def _short(trial: Trial) -> str:
     return f"this trial ({changes_text(trial) or 'default'})"
 
 
-def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
-    """Return a sheet without its notes, which are listed as caveats, and without the text of the top."""
-    kept = [part for part in sheet.parts if not _is_note(part) and getattr(part, "text", None) != without]
+def _section(title: str, sheet: Sheet, *, without: Sequence[str] = ()) -> Section:
+    """Return a sheet without its notes, which are listed as caveats, and without the texts of the top."""
+    kept = [part for part in sheet.parts if not _is_note(part) and getattr(part, "text", None) not in without]
     return Section(title=title, parts=kept)
 
 
 def _is_note(part: Part) -> bool:
     if isinstance(part, Note):
         return part.text.startswith("note: ") or part.text.startswith(OUTPUTS_DIFFER.upper())
-    return isinstance(part, Line) and part.text.startswith("Export: ")
+    return isinstance(part, Line) and part.text.startswith(("Export: ", "Report: "))
 
 
-def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
+def _notes(sheet: Sheet, *, without: Sequence[str] = ()) -> list[str]:
     texts = [part.text for part in sheet.parts if isinstance(part, Note) and _is_note(part)]
-    return [text.removeprefix("note: ") for text in texts if text != without]
+    return [text.removeprefix("note: ") for text in texts if text not in without]
 
 
 def _caveats(trials: Iterable[Trial], comparison: Comparison | None) -> list[str]:

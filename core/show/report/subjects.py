@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.comparison import Comparison
+from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.run import sweep
 from core.run.explanation import Pair, explained, pair
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
+from core.show.load_text import load_of
 from core.show.verdict import stored_comparison
 from core.spec import spec_from_dict
 from core.spec.axes import STUDY_PREFIX, axes_of_study
@@ -36,6 +38,14 @@ class AboutTrial:
     trial: Trial
     comparison: Comparison | None
     beside: Sequence[Trial] = ()  # the other trials of the comparison, with raw measurements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutLoad:
+    """A load test that has a result."""
+
+    trial: Trial
+    result: LoadResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +91,7 @@ class AboutDifference:
     found: Difference
 
 
-About = AboutTrial | AboutComparison | AboutSearch | AboutSweep | AboutScorecard | AboutDifference
+About = AboutTrial | AboutLoad | AboutComparison | AboutSearch | AboutSweep | AboutScorecard | AboutDifference
 
 
 def find(store: Store, refs: Sequence[str]) -> About:
@@ -168,8 +178,10 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
 }
 
 
-def of_trial(store: Store, trial: Trial) -> AboutTrial:
-    """Return a trial with its comparison, if that is still stored."""
+def of_trial(store: Store, trial: Trial) -> AboutTrial | AboutLoad:
+    """Return a trial with its comparison, if that is still stored; or a load test."""
+    if (load := load_of(trial)) is not None:
+        return AboutLoad(trial=trial, result=load)
     comparison = stored_comparison(store, trial.comparison)
     others = (
         [one.trial for one in comparison.contestants if one.trial != trial.id]
@@ -273,7 +285,9 @@ def of_card(store: Store, card: Sequence[ScorecardRow], name: str) -> AboutScore
     """Return a scorecard with the newest trials that decide its targets."""
     comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)
-    return AboutScorecard(name=name, rows=card, trials=_with_samples(store, list(ids)))
+    loads = {trial for row in card for trial in row.trials} - set(ids)
+    tested = [one for one in store.trials(kind="load", limit=LISTED) if one.id in loads] if loads else []
+    return AboutScorecard(name=name, rows=card, trials=[*_with_samples(store, list(ids)), *tested])
 
 
 def _why(store: Store, baseline: str, candidate: str) -> AboutDifference:

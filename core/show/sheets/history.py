@@ -9,7 +9,7 @@ from typing import Any
 
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, trial_grade
-from core.show import cells, setting_chips
+from core.show import cells, load_text, setting_chips
 from core.show.setting_chips import changes_text
 from core.show.sheets import Line, Note
 from core.show.sheets.columns import (
@@ -192,7 +192,8 @@ _STAR_HELP = "Star and archive state. Select the trial to change it."
 
 def _remark_on_a_trial(trial: Trial, own: Tags | None) -> str:
     result = trial.facts
-    remarks = fallback_words(result.get("effective_providers") if result.get("fallback") else None)
+    remarks = [load_text.short(load)] if (load := load_text.load_of(trial)) is not None else []
+    remarks += fallback_words(result.get("effective_providers") if result.get("fallback") else None)
     remarks += [OUTPUTS_DIFFER] if breach(result) else []
     remarks += [BUSY] if background_load_text(result) else []
     if trial.state == "DAMAGED":

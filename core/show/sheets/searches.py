@@ -21,6 +21,7 @@ from core.evidence.result_types import (
     FailureGroup,
     LimitJudged,
     SearchResult,
+    SearchUnderLoad,
     SpeedUpNumbers,
 )
 from core.evidence.streams import latency_words
@@ -38,7 +39,7 @@ from core.spec.metrics import METRICS
 from core.spec.question import question_from_dict
 from core.spec.space import DEFAULT_WORDS, STREAMS, changes_words
 from core.store import StudyRecord
-from core.wire.units import ci, ms, size
+from core.wire.units import DASH, ci, ms, size
 
 COLORS: Mapping[str, Color] = {
     "FOUND": "green",
@@ -129,6 +130,8 @@ def search_sheet(record: StudyRecord) -> Sheet:
         return Sheet(headline, _unfinished(record))
     parts: list[Part] = [Note(line, "orange") for line in answer.get("remarks", ())]
     parts.append(Note(sentence(answer), COLORS[answer["outcome"]]))
+    if load := answer.get("load"):
+        parts += under_load(load)
     parts += [Note(line) for line in first_lines(answer)]
     if (winner := answer["winner"]) is not None:
         parts += _card(winner, answer["default"])
@@ -145,6 +148,36 @@ def search_sheet(record: StudyRecord) -> Sheet:
     ]
     parts += [Note(note, apart=number == 0) for number, note in enumerate(answer["notes"])]
     return Sheet(headline, parts)
+
+
+def under_load(load: SearchUnderLoad) -> list[Part]:
+    """Return the answer under load, and what was run in order."""
+    parts: list[Part] = [Note(load["words"], load_color(load))]
+    if len(load["tested"]) > 1:
+        parts.append(load_table(load))
+    return parts
+
+
+def load_color(load: SearchUnderLoad) -> Color:
+    """Return the colour of the answer under load."""
+    if load["passed"] is not None:
+        return "green"
+    return "red" if load["tested"] and all(one["state"] == "MISSED" for one in load["tested"]) else "gray"
+
+
+def load_table(load: SearchUnderLoad) -> Table:
+    """Return the configurations that were run under load, the fastest first."""
+    return tabulate(
+        load["tested"],
+        (Column("configuration", key="configuration", tells=True), lambda one: changes_words(one["changes"])),
+        (Column("state", key="state"), lambda one: LIMIT_WORDS[one["state"]]),
+        (
+            Column("one caller", key="gain"),
+            lambda one: DASH if one["gain"] is None else speedup_text(one["gain"]),
+        ),
+        (Column("numbers", key="why", narrow=True), lambda one: one["why"]),
+        (Column("load test", "id", key="trial"), lambda one: one["trial"]),
+    )
 
 
 def first_lines(answer: SearchResult | Mapping[str, Any]) -> list[str]:
@@ -233,6 +266,8 @@ def _evaluation_facts(record: StudyRecord, answer: Any) -> list[Part]:
     ]
     if answer["limits"]:
         parts.insert(0, Fact("constraints", ", ".join(answer["limits"])))
+    if load := answer.get("load"):
+        parts.append(Fact("load tests", f"{duration(load['seconds'])}, in addition to the budget"))
     if (found := quality_of_search(answer)) is not None:
         parts.append(Fact("grade", found.words, found.color))
     if busy := background_load_text(answer):
@@ -423,7 +458,8 @@ def studies(records: Sequence[StudyRecord]) -> Table:
 
 def _question(one: StudyRecord) -> str:
     question = question_from_dict(one.question)
-    return ", ".join([question.words, *question.limit_words])
+    load = [] if question.load is None else [question.load.words]
+    return ", ".join([question.words, *question.limit_words, *load])
 
 
 def _short_answer(one: StudyRecord) -> str:
@@ -443,4 +479,12 @@ def _short_answer(one: StudyRecord) -> str:
 def search_verdict(record: StudyRecord) -> str:
     """Return the answer of a search in one sentence, or its state."""
     answer = answer_of(record)
-    return sentence(answer) if answer else f"No result: {state_words(record)}."
+    if answer is None:
+        return f"No result: {state_words(record)}."
+    return " ".join(first_sentences(answer))
+
+
+def first_sentences(answer: SearchResult | Mapping[str, Any]) -> list[str]:
+    """Return the result in one sentence, and the answer under load where the question asks for it."""
+    load = answer.get("load")
+    return [sentence(answer)] if load is None else [sentence(answer), load["words"]]

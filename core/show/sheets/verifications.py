@@ -150,8 +150,10 @@ def targets(document: Document) -> list[Part]:
 
 
 def target_words(judged: Mapping[str, Any]) -> str:
-    """Return a target as text: metric, batch size and limit."""
+    """Return a target as text: metric, batch size and limit; or rate and limit under load."""
     target = judged["target"]
+    if "load" in target:
+        return f"load {target['load']}"
     limit = "at most" if "at_most" in target else "at least"
     value = target.get("at_most", target.get("at_least"))
     batch = f" at batch {target['batch_size']:,}" if target.get("batch_size") else ""

@@ -39,6 +39,7 @@ from core.worker.measure.stream_processes import (
     Part,
     Processes,
     Siblings,
+    add_counters,
 )
 from core.worker.measure.streams import (
     StreamBlock,
@@ -323,11 +324,20 @@ class Contestant:
     def prepare_traffic(self, plan: wire.TrafficPlan) -> wire.EmptyReply:
         """Make the inputs of every kind of request of a schedule, for `traffic`.
 
+        Streams that are processes share the record; each serves what no other has taken.
+
         Raises:
             TunerError: an input does not fit, or the record cannot be opened.
         """
         if self._traffic is not None:
             self._traffic.close()
+        if self._siblings is not None:
+            plans: list[wire.TrafficPlan] = [
+                {**plan, "streams": 1, "first_stream": number, "shared": True}
+                for number in range(self._siblings.count)
+            ]
+            plan, replies = plans[0], self._siblings.ask(wire.PREPARE_TRAFFIC, plans[1:])
+            replies()
         self._traffic = Traffic(self._need().contender, plan)
         return {}
 
@@ -341,9 +351,17 @@ class Contestant:
         traffic, meter = self._traffic, self._need().meter
         if traffic is None:
             raise WorkerError("No traffic is prepared.", hint="Send `prepare_traffic` first.")
+        siblings = self._siblings
+        replies = None if siblings is None else siblings.ask_all(wire.TRAFFIC, {"begin_ns": begin_ns})
         meter.start()
         traffic.serve(begin_ns)
-        return {"counters": meter.stop(), "memory_bytes": private_bytes()}
+        counters, memory = meter.stop(), private_bytes()
+        if replies is not None:
+            others = replies()
+            counters = add_counters([counters, *(one["counters"] for one in others)])
+            each = [memory, *(one["memory_bytes"] for one in others)]
+            memory = None if None in each else sum(one or 0 for one in each)
+        return {"counters": counters, "memory_bytes": memory}
 
     @translate_errors()
     def save_outputs(self, *, path: str) -> wire.EmptyReply:

@@ -79,10 +79,10 @@ def _more_filters() -> dict[str, Any]:
     ):
         kind = st.selectbox(
             "Kind",
-            [ALL, "measure", "profile", REFERENCE],
+            [ALL, "measure", "load", "profile", REFERENCE],
             key=KIND,
             persist_state="session",
-            help="measure: latency results. profile: times of nodes, slower than normal. "
+            help="measure: latency results. load: load tests. profile: times of nodes, slower than normal. "
             "reference: measured only for a comparison, hidden under `all`.",
         )
         wanted = st.multiselect(

@@ -8,8 +8,10 @@ from typing import Any
 
 import streamlit as st
 
+from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
-from core.show.sheets import history
+from core.show import load_text
+from core.show.sheets import history, loads
 from core.show.words import counted
 from core.spec.axes import axes_of_study
 from core.store import Change, Query, Tags
@@ -309,7 +311,10 @@ def _single(trial: Trial) -> None:
             args=(trial.model_sha256, trial.id),
             **state.unless_closed("Later results of this model are compared with it."),
         )
-    page_frame.link("profile", "Profile", trial=trial.id)
+    if trial.kind == "load":
+        page_frame.link("load", "Load", help="Opens the load test with its plots.", trial=trial.id)
+    else:
+        page_frame.link("profile", "Profile", trial=trial.id)
     page_frame.link("export", "Export", trial=trial.id)
 
 
@@ -374,10 +379,17 @@ def _detail(chosen: list[Trial]) -> None:
         return
     with st.container(border=True, key="history.detail"):
         results.header(trial)
-        if trial.kind != "profile" and trial.state == "COMPLETE" and trial.result:
+        if (load := load_text.load_of(trial)) is not None:
+            _load_test(load)
+        elif trial.kind not in ("profile", "load") and trial.state == "COMPLETE" and trial.result:
             _measured(trial)
         else:
             results.failed(trial)
+
+
+def _load_test(result: LoadResult) -> None:
+    st.markdown(format.plain(load_text.answer(result)))
+    tables.draw(loads.points(result), key="history.load", alt="Latency at each rate of requests")
 
 
 def _measured(trial: Trial) -> None:

@@ -13,6 +13,7 @@ from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
 from core.show import verdict
 from core.show.sheets import scorecards
+from core.show.words import counted
 from dashboard import format
 
 ICONS: Mapping[State, tuple[str, str]] = {
@@ -124,8 +125,12 @@ def progress_lines(card: Sequence[ScorecardRow], before: Sequence[str], seconds:
 
 
 def work_text(work: MissingMeasurements) -> str:
-    """Return the pending work in words: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
+    """Return the pending work in words: `2 at batch 1, 1 load test of 30 s in all, accuracy of 2`."""
     parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.comparisons.items())]
+    if work.loads:
+        seconds = sum(one.seconds for one in work.loads)
+        tests = counted(len(work.loads), "load test")
+        parts.append(f"{tests} of {format.duration(seconds)} in all")
     if work.accuracies:
         parts.append(f"accuracy of {len(work.accuracies)}")
     return ", ".join(parts)

@@ -251,7 +251,7 @@ def _why_disabled(work: MissingMeasurements, active: Sequence[Status]) -> str:
     if work and (reason := state.closed()):
         return reason
     return (
-        "Measures what is missing: batch sizes, and labelled data."
+        "Measures what is missing: batch sizes, labelled data, and load tests."
         if work
         else "Nothing that could be measured is missing."
     )
@@ -383,7 +383,7 @@ def _take_away(card: Sequence[ScorecardRow]) -> None:
 
 def _card_name(card: Sequence[ScorecardRow]) -> str:
     """Return the ids of the measuring trials: they identify the scorecard's results."""
-    found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.results.values() if one]
+    found = [trial[:12] for row in card for trial in row.trials]
     return ", ".join(dict.fromkeys(found)) or "nothing measured"
 
 

@@ -12,13 +12,17 @@ from typing import Any
 
 import streamlit as st
 
-from core.spec.metrics import METRICS
+from core.spec.load import parse_load_limit
+from core.spec.metrics import METRICS, UNDER_LOAD, Metric
 from core.spec.targets import TargetSpec, check_targets, limit_text, target_from_dict
 from core.wire.errors import SpecError, TunerError
 from dashboard import format
 
 IDS = "scorecard.targets"  # ids of the lines, in order
 FIRST = "latency_p99"  # metric of a new line
+CHOICES = {**METRICS, UNDER_LOAD.name: UNDER_LOAD}  # what a line may limit
+LIMIT_EXAMPLE = "p99<=20ms"  # under load
+PARTS = ("metric", "limit", "batch", "positive", "threshold", "rate")  # of a line
 
 
 def key(line: str, name: str) -> str:
@@ -40,24 +44,43 @@ def load(targets: Sequence[TargetSpec]) -> None:
         _forget(line)
     st.session_state[IDS] = []
     for target in targets:
-        positive = target.positive_class
-        _append(
-            metric=target.metric,
-            limit=limit_text(target.about, target.limit),
-            batch=target.batch_size,
-            positive="" if positive is None else str(positive),
-            threshold=target.threshold,
-        )
+        _append_target(target)
+
+
+def append(target: TargetSpec) -> None:
+    """Append a target; call before the widgets are drawn, or in a callback.
+
+    Raises:
+        SpecError: there are too many targets, or there is one on the same metric and conditions.
+    """
+    check_targets([*read(), target])
+    _append_target(target)
+
+
+def _append_target(target: TargetSpec) -> None:
+    if target.load is not None:
+        _append(metric=UNDER_LOAD.name, limit=target.load.limit.text, rate=target.load.rate)
+        return
+    positive = target.positive_class
+    _append(
+        metric=target.metric,
+        limit=limit_text(target.about, target.limit),
+        batch=target.batch_size,
+        positive="" if positive is None else str(positive),
+        threshold=target.threshold,
+    )
 
 
 def add(metric: str = FIRST) -> None:
     """Append an empty line."""
-    _append(metric=metric, limit="", batch=None, positive="", threshold=None)
+    _append(metric=metric)
 
 
 def _append(**values: Any) -> None:
     line = secrets.token_hex(3)
     st.session_state[IDS] = [*ids(), line]
+    for name, value in {"limit": "", "batch": None, "positive": "", "threshold": None, "rate": None}.items():
+        st.session_state[key(line, name)] = value
     for name, value in values.items():
         st.session_state[key(line, name)] = value
 
@@ -68,7 +91,7 @@ def _remove(line: str) -> None:
 
 
 def _forget(line: str) -> None:
-    for name in ("metric", "limit", "batch", "positive", "threshold"):
+    for name in PARTS:
         st.session_state.pop(key(line, name), None)
 
 
@@ -76,16 +99,24 @@ def _value(line: str, name: str) -> Any:
     return st.session_state.get(key(line, name))
 
 
+def _metric(line: str) -> Metric:
+    return CHOICES.get(_value(line, "metric") or FIRST, METRICS[FIRST])
+
+
 def target_of(line: str) -> TargetSpec | None:
-    """Return the target of a line; None where its limit is empty.
+    """Return the target of a line; None where its limit, or its rate under load, is empty.
 
     Raises:
-        SpecError: an invalid limit.
+        SpecError: an invalid limit or rate.
     """
-    metric = METRICS[_value(line, "metric") or FIRST]
+    metric = _metric(line)
     limit = str(_value(line, "limit") or "").strip()
     if not limit:
         return None
+    if metric is UNDER_LOAD:
+        rate = _value(line, "rate")
+        parse_load_limit(limit)  # its own error, before the rate is known
+        return None if rate is None else target_from_dict({"load": f"{rate:.6f}/s with {limit}"})
     batch = _value(line, "batch")
     asked: dict[str, Any] = {
         "metric": metric.name,
@@ -141,7 +172,8 @@ def _said(line: str, before: list[TargetSpec]) -> list[TargetSpec]:
     try:
         target = target_of(line)
         if target is None:
-            st.caption(":material/info: Write a limit, or remove the line.")
+            what = "a limit and a rate" if _metric(line) is UNDER_LOAD else "a limit"
+            st.caption(f":material/info: Write {what}, or remove the line.")
             return before
         check_targets([*before, target])
     except SpecError as error:
@@ -150,29 +182,49 @@ def _said(line: str, before: list[TargetSpec]) -> list[TargetSpec]:
     return [*before, target]
 
 
+def _limit_help(metric: Metric) -> str:
+    if metric is UNDER_LOAD:
+        return (
+            f"For example `{LIMIT_EXAMPLE}`, from the scheduled arrival. Met when the upper 95 % bound of "
+            "the share of slower requests is inside."
+        )
+    return f"For example `{metric.example}`. Met when the whole 95 % interval is inside."
+
+
 def _draw_line(line: str) -> None:
     st.session_state.setdefault(key(line, "metric"), FIRST)
-    metric = METRICS[_value(line, "metric")]
+    metric = _metric(line)
+    under_load = metric is UNDER_LOAD
     with st.container(
         horizontal=True, vertical_alignment="bottom", gap="small", key=f"scorecard.line.{line}"
     ):
         st.selectbox(
             "Metric",
-            list(METRICS),
+            list(CHOICES),
             key=key(line, "metric"),
-            format_func=lambda name: METRICS[name].title,
+            format_func=lambda name: CHOICES[name].title,
             persist_state="session",
             width=190,
             help=metric.help,
         )
         st.text_input(
-            "at most" if metric.smaller_is_better else "at least",
+            "limit" if under_load else "at most" if metric.smaller_is_better else "at least",
             key=key(line, "limit"),
-            placeholder=metric.example,
+            placeholder=LIMIT_EXAMPLE if under_load else metric.example,
             persist_state="session",
             width=130,
-            help=f"For example `{metric.example}`. Met when the whole 95 % interval is inside.",
+            help=_limit_help(metric),
         )
+        if under_load:
+            st.number_input(
+                "at requests/s",
+                value=None,
+                key=key(line, "rate"),
+                placeholder="200",
+                persist_state="session",
+                width=120,
+                help="Requests of the configuration's batch size, Poisson arrivals. Tested for 30 s or more.",
+            )
         if metric.at_batch:
             st.number_input(
                 "at batch",

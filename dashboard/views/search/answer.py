@@ -34,6 +34,7 @@ ICONS: Mapping[str, str] = {  # outcome -> name of a Material Symbol
 }
 UNDECIDED_OUTCOMES = ("UNDECIDED", "REJECTED")  # a longer search may decide these
 LIMIT_ICONS: Mapping[str, str] = {"MET": "check_circle", "MISSED": "cancel", "UNKNOWN": "help"}
+LOAD_ICONS: Mapping[str, str] = {"green": "check_circle", "red": "cancel", "gray": "help"}
 MEANS: Mapping[str, str] = {  # outcome -> advice, where it is needed
     "NO_DIFFERENCE": "Keep the default.",
     "NONE_KEEPS_LIMITS": "Loosen a constraint, let more settings vary, or try a variant of the model.",
@@ -78,6 +79,9 @@ def _sentence(answer: SearchResult) -> None:
     outcome, shown = answer["outcome"], details.shown_configuration(answer)
     color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
     st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
+    if (load := answer.get("load")) is not None:
+        sign = format.icon(LOAD_ICONS[searches.load_color(load)])
+        st.markdown(f":{searches.load_color(load)}[{sign}] {format.plain(load['words'])}")
     if shown is None:
         return
     rows = (shown["spec"].get("workload") or {}).get("batch_size")
@@ -109,6 +113,8 @@ def _numbers(answer: SearchResult) -> None:
                 icon = format.icon(LIMIT_ICONS[one["state"]])
                 words = f"{format.plain(one['limit'])}: **{LIMIT_WORDS[one['state']]}**"
                 st.markdown(f"{icon} {words}{searches.probability_text(one['probability'])}", width="content")
+    if (load := answer.get("load")) is not None and len(load["tested"]) > 1:
+        tables.draw(searches.load_table(load), key="search.load_tests", alt="Configurations under load")
     for line in searches.first_lines(answer):
         st.caption(f":material/info: {format.plain(line)}")
 
@@ -148,16 +154,16 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
     """
     answer = answer_of(record)
     taken = _loadable(answer)
-    if taken is not None:
+    if taken:
         st.button(
             "Load into Tune",
             key="search.load",
             icon=":material/tune:",
             on_click=links.load,
-            args=(record, taken["trial"]),
+            args=(record, taken),
             help="Loads every setting of this configuration into Tune.",
         )
-        page_frame.link("export", "Export", trial=taken["trial"])
+        page_frame.link("export", "Export", trial=taken)
     report.offer(lambda: of_search(state.store(), record), key="search")
     with st.popover("More", icon=":material/more_horiz:", key="search.more"):
         if answer is not None and answer["winner"] is not None:
@@ -167,11 +173,20 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
         _deletion(record, delete)
 
 
-def _loadable(answer: SearchResult | None) -> Confirmed | None:
-    """Return the configuration to load into Tune: the winner, or the default where there is no difference."""
+def _loadable(answer: SearchResult | None) -> str:
+    """Return the trial of the configuration to load into Tune; empty: there is none.
+
+    It is the fastest that passes under load, else the winner, or the default where there is no difference.
+    """
     if answer is None:
-        return None
-    return answer["winner"] or (answer["default"] if answer["outcome"] == "NO_DIFFERENCE" else None)
+        return ""
+    if (load := answer.get("load")) is not None and load["passed"] is not None:
+        passed = load["tested"][load["passed"]]
+        if passed["role"] != "winner":
+            return passed["trial"]
+    default = answer["default"] if answer["outcome"] == "NO_DIFFERENCE" else None
+    taken = answer["winner"] or default
+    return "" if taken is None else taken["trial"]
 
 
 def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -> None:

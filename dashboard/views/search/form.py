@@ -11,6 +11,7 @@ import streamlit as st
 from core.api.requests import Resolved
 from core.api.searching import Models, axes_of, models_of, place_of
 from core.spec import TrialSpec
+from core.spec.load import parse_load_target
 from core.spec.question import (
     Question,
     parse_limits,
@@ -31,6 +32,7 @@ from dashboard.widgets.protocol import QUICK
 PRESET = "search.preset"
 OBJECTIVE, SECOND, WEIGHT = "search.objective", "search.second", "search.weight"
 LIMITS, SAME = "search.limits", "search.same_latency"
+LOAD = "search.under_load"  # traffic that the answer has to take, as typed
 BUDGET, EFFORT, GIVE_WAY = "search.budget_s", "search.precision", "search.give_way"
 EXTEND = "search.extend"
 VARIANTS = "search.variants"
@@ -47,6 +49,7 @@ DEFAULTS: dict[str, Any] = {
     SECOND: NOTHING,
     WEIGHT: 70,
     LIMITS: "",
+    LOAD: "",
     EFFORT: QUICK,
     CUSTOM: "",
     FIXED: [],
@@ -82,6 +85,7 @@ def fill_goal(question: Question) -> None:
     st.session_state[SECOND] = rest[0][0] if rest else NOTHING
     st.session_state[WEIGHT] = min(MOST_SHARE, max(LEAST_SHARE, round(100 * weight))) if rest else 70
     st.session_state[LIMITS] = "\n".join(_limit_lines(question))
+    st.session_state[LOAD] = "" if question.load is None else question.load.text
     st.session_state[SAME] = question.same_latency
 
 
@@ -96,9 +100,8 @@ def _limit_lines(question: Question) -> list[str]:
 def limit_line(one: TargetSpec) -> str:
     """Return a constraint as it is typed."""
     at = "" if one.threshold is None else f"@{one.threshold:g}"
-    return (
-        f"{one.metric}{at}{'<=' if one.about.smaller_is_better else '>='}{limit_text(one.about, one.limit)}"
-    )
+    sign = "<=" if one.about.smaller_is_better else ">="
+    return f"{one.about.name}{at}{sign}{limit_text(one.about, one.limit)}"
 
 
 # --- reading the form ---------------------------------------------------------------------------------------
@@ -107,6 +110,16 @@ def limit_line(one: TargetSpec) -> str:
 def limits() -> dict[str, Any]:
     """Return the typed constraints as parts of a question; raises `SpecError` as `parse_limits` does."""
     return parse_limits(_lines(LIMITS))
+
+
+def load() -> dict[str, Any]:
+    """Return the typed traffic as a part of a question.
+
+    Raises:
+        SpecError: it is no target under load.
+    """
+    text = str(st.session_state.get(LOAD) or "").strip()
+    return {"load": parse_load_target(text)} if text else {}
 
 
 def custom_values() -> dict[str, list[Value | None]]:
@@ -123,6 +136,7 @@ def is_text_valid() -> bool:
     """Return whether all typed text is valid; the error of an invalid text is shown below its field."""
     try:
         limits()
+        load()
         custom_values()
     except TunerError:
         return False
@@ -170,6 +184,7 @@ def question() -> Question:
         {
             "objective": objective(),
             **limits(),
+            **load(),
             "vary": custom_values(),
             **{name: st.session_state[f"search.{name}"] for name in FIELDS},
             "seed": st.session_state[SEED] or 0,  # an emptied field is None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from core.api.searching import load_plan_words
 from core.show.format import duration
 from core.spec.metrics import OBJECTIVES
 from core.spec.question import PRESETS, STRATEGIES, question_from_dict
@@ -64,6 +65,19 @@ def goal() -> None:
         form.limits()
     except TunerError as error:
         messages.report(error, "A constraint cannot be read")
+    st.text_input(
+        "Under load",
+        key=form.LOAD,
+        placeholder="200/s with p99<=20ms",
+        persist_state="session",
+        help="Requests/s and a latency limit that the answer has to take. Load tests follow the "
+        "confirmation, in addition to the time budget.",
+    )
+    try:
+        if asked := form.load():
+            st.caption(f":material/speed: {format.plain(load_plan_words(asked['load']))}.")
+    except TunerError as error:
+        messages.report(error, "The traffic cannot be read")
     if scorecard_targets.read():
         st.button(
             "Use scorecard targets",
@@ -85,10 +99,15 @@ def goal() -> None:
 def _take_targets() -> None:
     rows = st.session_state.get(fields.key("batch_size"))
     targets = scorecard_targets.read()
-    fitting = [one for one in targets if one.batch_size in (None, rows) and one.positive_class is None]
+    loads = [one.load.text for one in targets if one.load is not None]
+    timed = [one for one in targets if one.load is None]
+    fitting = [one for one in timed if one.batch_size in (None, rows) and one.positive_class is None]
     st.session_state[form.LIMITS] = "\n".join(map(form.limit_line, fitting))
-    if left := len(targets) - len(fitting):
+    st.session_state[form.LOAD] = loads[0] if loads else ""
+    if left := len(timed) - len(fitting):
         messages.notify(f"{left} of {len(targets)} targets left out: another batch size, or one class.")
+    if len(loads) > 1:
+        messages.notify(f"A search runs one target under load: {loads[0]}.")
 
 
 def _presets() -> None:

@@ -6,6 +6,7 @@ import streamlit as st
 
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import question_from_dict
+from core.spec.targets import TargetSpec
 from core.store import StudyRecord
 from core.wire.errors import TunerError
 from dashboard import messages, state
@@ -58,6 +59,8 @@ def open_scorecard(record: StudyRecord, trial: str) -> None:
     except TunerError as error:
         messages.keep_error(error)
         return
-    scorecard_targets.load(question_from_dict(record.question).limits)
+    question = question_from_dict(record.question)
+    under_load = [] if question.load is None else [TargetSpec(load=question.load)]
+    scorecard_targets.load([*question.limits, *under_load])
     st.session_state[SCORECARD_SETTINGS] = [FROM_TUNE]
     st.session_state[GO] = {"page": "scorecard", "query": {}}

@@ -77,9 +77,9 @@ def _shown() -> Trial | None:
 
 
 def _load(trial: Trial) -> None:
-    if trial.kind == "profile":  # profiles have no result here
+    if trial.kind in ("profile", "load"):  # they have no result here
         TUNE.show(None)
-        page_frame.switch_to("profile", trial=trial.id)
+        page_frame.switch_to(trial.kind, trial=trial.id)
     state.apply_spec(state.trial_spec(trial))
 
 

@@ -1,0 +1,1 @@
+"""Load: latency under traffic, and how much traffic a configuration takes."""
