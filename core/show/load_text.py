@@ -1,6 +1,7 @@
 """A load test as text: the answer, the verdict of a point, what the harness added, and its progress. Pure.
 
-A run whose harness added too much is not a measurement: its percentiles are never shown.
+A run whose harness added too much is not a measurement: its percentiles are never shown. A limit that it kept
+all the same is kept, because the harness only delays.
 """
 
 from __future__ import annotations
@@ -91,14 +92,14 @@ def harness_text(found: Harness | None) -> str:
 
 def verdict_text(point: Point | RunResult) -> str:
     """Return the verdict of a point in one to three words: `PASS`, `FAIL, saturated`, `not a measurement`."""
-    if is_rejected(point):
+    if is_rejected(point) and point["verdict"] != "PASS":
         return NOT_A_MEASUREMENT
     return ", ".join(filter(None, [point["verdict"], _ENDED.get(point["outcome"])]))
 
 
 def point_color(point: Point | RunResult) -> Color | None:
     """Return the colour of a point: that of its verdict; None: it has no verdict and is complete."""
-    if is_rejected(point):
+    if is_rejected(point) and point["verdict"] != "PASS":
         return "gray"
     if point["outcome"] in ("failed", "saturated"):
         return "red"
@@ -151,7 +152,7 @@ def outcome(result: LoadResult) -> LoadVerdict:
     fresh = [one for one in result["points"] if one["fresh"]]
     if result["batching"] is not None:  # other pairs may fail
         return result["verdict"] or "PASS"
-    known = [one for one in fresh if not is_rejected(one)]
+    known = [one for one in fresh if not is_rejected(one) or one["verdict"] == "PASS"]
     if any(one["verdict"] == "FAIL" or one["outcome"] == "failed" for one in known):
         return "FAIL"
     undecided = any(one["verdict"] == "UNDECIDED" for one in known)
@@ -163,7 +164,7 @@ def color(result: LoadResult) -> Color:
     if result["highest"]:
         return "green" if any(one["confirmed_per_s"] is not None for one in result["highest"]) else "red"
     fresh = [one for one in result["points"] if one["fresh"]]
-    if any(map(is_rejected, fresh)):
+    if any(is_rejected(one) and one["verdict"] != "PASS" for one in fresh):
         return "gray"
     if result["verdict"] is not None:
         return COLORS[result["verdict"]]

@@ -314,7 +314,7 @@ def _limit_columns(text: str, *, only: bool) -> list[PointColumn]:
     def cell(name: str) -> Callable[[Point], Value]:
         def value(point: Point) -> Value:
             found = next((one for one in point["limits"] if one["limit"] == text), None)
-            known = found is not None and not load_text.is_rejected(point)
+            known = found is not None and (found["verdict"] == "PASS" or not load_text.is_rejected(point))
             return found[name] if found is not None and known else None  # type: ignore[literal-required]
 
         return value
