@@ -14,7 +14,7 @@ from core.evidence.record import Entry
 from core.run.comparison import entry_of
 from core.run.job import Service as JobService
 from core.run.load import serving
-from core.run.plan import feed_plan, resolve_batch
+from core.run.plan import check_batching, feed_plan, resolve_batch
 from core.run.preparation import model_notes, prepare_trial, resolve_trial
 from core.run.variants import model_facts
 from core.spec import TrialSpec
@@ -84,6 +84,7 @@ def prepare_services(
             service.on_resolved(trial, resolved)
         resolved = replace(resolved, spec=_with_some_sizes(resolved.spec, load, trace))
         ready = prepare_trial(resolved, service.store, service.run)
+        check_batching(resolved.spec.dynamic_batching, ready.info)
         spec, rows = resolved.spec, resolve_batch(resolved.spec.workload, ready.info)
         kinds, weights = _kinds(load, trace, rows)
         entry = replace(entry_of(one.label, resolved, ready), shapes=())
