@@ -24,7 +24,7 @@ from core.run import job_types
 from core.run.job import Job
 from core.run.load.prepared import read_trace
 from core.run.load.questions import SEVERAL_TURNS
-from core.run.plan import check_dims, feed_plan, resolve_batch
+from core.run.plan import check_batching, check_dims, feed_plan, resolve_batch
 from core.run.preparation import Resolved, inspect_model
 from core.run.variants import variant_of
 from core.show import load_text
@@ -348,6 +348,7 @@ def load_job(
             batches[one.label] = batch = resolve_batch(one.spec.workload, found.record.info)
             kinds = [replace(kind, rows=batch) for kind in kinds]
         if found is not None:
+            check_batching(one.spec.dynamic_batching, found.record.info)
             _check_requests(found, load, kinds)
             records.append(found.record)
         for first in {kind.feed: kind for kind in reversed(kinds)}.values():  # each file of inputs
