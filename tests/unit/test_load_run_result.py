@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from core.evidence.load.load_result import point_words
 from core.evidence.load.load_types import Arrivals, Kind, RawRun, RunResult
 from core.evidence.load.queueing import simulate
-from core.evidence.load.load_result import point_words
 from core.evidence.load.run_result import LiveCourse, course, point, run_result
 from core.evidence.statistics import percentile
 from core.spec.load import BatchingSpec, LoadSpec, parse_load_limit
