@@ -102,8 +102,6 @@ class LimitSearch:
         if self._confirmations:
             return None
         low, high = self._bracket()
-        if self._out_of_measure():
-            return None
         if not self.tried:
             return self._bounded(FIRST_SHARE * self.capacity)
         if low is None:
@@ -117,10 +115,6 @@ class LimitSearch:
         if too_many or (high or top) / low < CLOSE:
             return None
         return self._bounded(math.sqrt(low * (high or top)))
-
-    def _out_of_measure(self) -> bool:
-        """Whether the last two probes show nothing: the harness alone may have broken the limit."""
-        return len(self.tried) > 1 and all(one.rejected and not one.seems_within for one in self.tried[-2:])
 
     def _bounded(self, rate: float) -> float:
         return rounded_rate(min(rate, MOST_RATE))

@@ -162,8 +162,8 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
     if added is not None and not added["accepted"]:
         return (
             f"{said}: {at}, {share} were slower than {1e3 * limit.at_most_s:.6g} ms {certain}, although "
-            f"the harness added {share_text(added['share_of_p50'])} of the median latency. The percentiles are no "
-            "measurement."
+            f"the harness added {share_text(added['share_of_p50'])} of the median latency. The percentiles "
+            "are no measurement."
         )
     known = percentile_at(point["latency"], limit.percentile)
     name, most = percentile_name(limit.percentile), f"{1e3 * limit.at_most_s:.6g} ms"
