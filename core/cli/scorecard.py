@@ -41,10 +41,10 @@ def scorecard(
 ) -> None:
     """Check a configuration against its targets, and show which are met.
 
-    ORTune compares the configuration with ONNX Runtime's default at each batch size that a target names, and
-    measures the accuracy on labelled data where a target needs it. A target is met when the whole 95 %
-    interval lies within the limit, missed when it lies outside, and unknown in between. Options change the
-    configuration.
+    ORTune compares the configuration with ONNX Runtime's default at each batch size that a target names,
+    measures the accuracy on labelled data where a target needs it, and runs load tests for targets under
+    load. A target is met when the whole 95 % interval lies within the limit, missed when it lies outside, and
+    unknown in between. Options change the configuration.
 
     Exit codes: 0 all targets are met · 1 a target is missed, or a worker failed · 2 bad input · 3 no target
     is missed, but one is not yet known · 130 Ctrl-C.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
+from core.spec.load import BatchingSpec
 from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
 from core.spec.sizes import ignored_sizes_note, options, suggested_sizes
 from core.wire.access import resolve_library
@@ -266,6 +267,12 @@ def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
                 f"`{name}` is {threads}, but only {may_use} CPU{'s' * (may_use != 1)} can be used: "
                 "threads will compete for them."
             )
+    streams, threads = spec.workload.streams, spec.session.intra_op_num_threads or 1
+    if streams > 1 and streams * threads > may_use:
+        return (
+            f"`streams` × `intra_op_num_threads` is {streams * threads}, but only {may_use} "
+            f"CPU{'s' * (may_use != 1)} can be used: callers will compete for them."
+        )
     return ""
 
 
@@ -413,6 +420,20 @@ def batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
     shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
     found = {name: shapes[name][axis] for name, axis in info["batch_axes"].items() if shapes[name]}
     return {name: dim for name, dim in found.items() if isinstance(dim, str)}
+
+
+def check_batching(batching: BatchingSpec | None, info: wire.ModelInfo) -> None:
+    """Refuse dynamic batching of a model that takes one batch size only.
+
+    Raises:
+        SpecError: the model's batch is fixed.
+    """
+    if batching is not None and info["batch_dim"] is None:
+        raise SpecError(
+            f"Dynamic batching needs a dynamic batch, but the model's batch is fixed at "
+            f"{info['fixed_batch'] or 1}.",
+            hint="Remove `dynamic_batching`, or export the model with a dynamic batch.",
+        )
 
 
 def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
+from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.load import target_points
 from core.store import STORE_NAME, Store
 from tests import tiny_models
@@ -88,6 +88,18 @@ def test_a_configuration_that_cannot_run_says_why(cli: CommandLine, mlp: str, tm
     assert judged["cause"] == "failed"
     assert "CUDAExecutionProvider" in judged["why"]
     assert "Traceback" not in done.err
+
+
+def test_dynamic_batching_of_a_model_with_a_fixed_batch_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    fixed = str(tiny_models.fixed_batch(tmp_path / "fixed.onnx"))
+    config = card(tmp_path, fixed, PASSES, more="dynamic_batching: {max_batch_size: 4}\n")
+    done = cli.run("scorecard", config, "--json")
+    [judged] = done.document["targets"]
+    assert (done.code, judged["cause"]) == (EXIT_UNDECIDED, "failed")
+    assert "fixed at 2" in judged["why"]
+    refused = cli.run("load", "--config", config, "--rate", "40")
+    assert refused.code == EXIT_BAD_INPUT
+    assert "fixed at 2" in refused.err
 
 
 def test_a_search_runs_its_answer_under_traffic(cli: CommandLine, slow: str, tmp_path: Path) -> None:

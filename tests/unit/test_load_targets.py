@@ -13,6 +13,9 @@ from core.evidence.load.target_points import LoadPoint, least_requests, newest, 
 from core.evidence.targets import Measurements, TargetResult, evaluate_target, interval, margin, target_text
 from core.run import job_types, scorecard
 from core.run.scorecard import needed, rows
+from core.show.report.compose import compose
+from core.show.report.markdown import markdown
+from core.show.report.subjects import of_card
 from core.show.sheets import verifications
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
 from core.spec.load import LoadSpec, LoadTarget, parse_load_target
@@ -368,3 +371,14 @@ def test_many_targets_are_several_load_tests(store: Store) -> None:
 def test_a_verification_names_it() -> None:
     found = judged(ASKED, load_test(200))
     assert verifications.target_words(found.to_dict()) == "load 200/s with p99<=20ms"
+
+
+def test_a_report_of_the_scorecard_says_how_it_is_judged(store: Store) -> None:
+    put(store, spec(), load_test(200))
+    [row] = card(store, subject())
+    about = of_card(store, [row], "card")
+    assert [one.kind for one in about.trials] == ["load"]
+    found = markdown(compose(about, store))
+    assert "p99 at 200 requests/s" in found
+    assert "upper 95 % bound of the share of slower requests" in found
+    assert "load: 200/s with p99<=20ms" in found  # its file

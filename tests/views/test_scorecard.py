@@ -464,6 +464,16 @@ def test_a_target_under_load_is_judged_by_a_load_test(
     assert not at.button(key="scorecard.run").disabled
 
 
+def test_targets_of_an_earlier_load_test_are_offered(
+    open_page: Open, mlp: ModelRecord, machine: wire.Environment
+) -> None:
+    put_load(mlp, machine, 200)
+    [trial] = state.store().trials(kind="load")
+    state.store().update_trial(trial.id, spec={**trial.spec, "targets": [{"load": "200/s with p99<=20ms"}]})
+    at = open_page("scorecard", model=mlp)
+    assert cells(at)["p99 at 200 requests/s ≤ 20 ms"].startswith(MET)
+
+
 def test_a_line_under_load_needs_a_limit_and_a_rate(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("scorecard", model=mlp)
     line = add_load(at, None, "p99<=20ms")

@@ -14,7 +14,7 @@ from core.evidence.record import Entry
 from core.run.comparison import entry_of
 from core.run.job import Service as JobService
 from core.run.load import serving
-from core.run.plan import feed_plan, resolve_batch
+from core.run.plan import check_batching, feed_plan, resolve_batch
 from core.run.preparation import model_notes, prepare_trial, resolve_trial
 from core.run.variants import model_facts
 from core.spec import TrialSpec
@@ -84,6 +84,7 @@ def prepare_services(
             service.on_resolved(trial, resolved)
         resolved = replace(resolved, spec=_with_some_sizes(resolved.spec, load, trace))
         ready = prepare_trial(resolved, service.store, service.run)
+        check_batching(resolved.spec.dynamic_batching, ready.info)
         spec, rows = resolved.spec, resolve_batch(resolved.spec.workload, ready.info)
         kinds, weights = _kinds(load, trace, rows)
         entry = replace(entry_of(one.label, resolved, ready), shapes=())
@@ -167,18 +168,3 @@ def read_trace(load: LoadSpec) -> Trace | None:
             f"The trace `{path}` has more than {MOST_TRACE_BYTES >> 20} MiB.", hint="Give a part of it."
         )
     return parse_trace(data.decode("utf-8-sig", errors="replace"), name=path.name)
-
-
-def check_services(
-    configurations: Sequence[Configuration], load: LoadSpec, infos: Sequence[wire.ModelInfo]
-) -> None:
-    """Refuse requests that a model cannot take, before anything is queued.
-
-    Raises:
-        SpecError: an unknown dimension, an impossible batch, or a trace that cannot be read.
-    """
-    trace = read_trace(load)
-    for one, info in zip(configurations, infos, strict=True):
-        kinds, _ = _kinds(load, trace, resolve_batch(one.spec.workload, info))
-        for kind in kinds:
-            feeds_of(one.spec, kind, info)

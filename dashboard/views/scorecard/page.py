@@ -130,7 +130,9 @@ def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
     A session without targets starts with the newest; the settings of Tune do not change.
     """
     found: dict[str, TrialSpec] = {}
-    for trial in state.measured(record, limit=LIMIT):
+    tested = state.store().trials(model_sha256=record.content_sha256, kind="load", limit=LIMIT)
+    trials = [*state.measured(record, limit=LIMIT), *tested]
+    for trial in sorted(trials, key=lambda one: one.created_at, reverse=True):
         if not trial.spec.get("targets"):
             continue
         with contextlib.suppress(TunerError):  # of another version
