@@ -48,15 +48,18 @@ CALLED = ("FASTER", "SLOWER")
 # --- one comparison ---------------------------------------------------------------------------------------
 
 
-def contestant(label: str, path: Path, **session: Any) -> Entry:
-    """ONNX Runtime's default session on the model at `path`, except for the given settings."""
+def contestant(label: str, path: Path, *, dims: Mapping[str, int] | None = None, **session: Any) -> Entry:
+    """ONNX Runtime's default session on the model at `path`, except for the given settings.
+
+    `dims` are the sizes of free dimensions other than the batch.
+    """
     info = run_job(wire.INSPECT, {"path": str(path)})
     plan: wire.ContestantPlan = {
         "engine": "onnxruntime",
         "model_path": str(path),
         "torch": None,
         "session": session_plan(session_from_dict(session)),
-        "feeds": feed_plan(WorkloadSpec(batch_size=1), info),
+        "feeds": feed_plan(WorkloadSpec(batch_size=1, dims=dict(dims or {})), info),
         "use_io_binding": False,
         "warmup_runs": None,
         "cpus": [],

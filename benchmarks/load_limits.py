@@ -14,6 +14,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def main() -> int:
             flush=True,
         )
     if given.json is not None:
-        given.json.write_text(json.dumps({"script": "load_limits", "rows": rows}), encoding="utf-8")
+        document = {"script": "load_limits", "at": round(time.time()), "rows": rows}
+        given.json.write_text(json.dumps(document), encoding="utf-8")
     return int(any(share_interval(row["false"], row["searches"])[0] > GOAL for row in rows))
 
 

@@ -42,6 +42,7 @@ MODELS: Mapping[str, Callable[[Path], Path]] = {
     "conv net, 64 px": lambda folder: models.conv_net(folder / "conv64.onnx"),
     "conv net, 224 px": lambda folder: models.conv_net(folder / "conv224.onnx", size=224),
 }
+DIMS = {"tiny_transformer": {"sequence": 64}}
 Way = tuple[int, int, StreamType]  # streams, threads (0: ONNX Runtime's choice), type
 
 
@@ -61,10 +62,11 @@ def name_of(way: Way) -> str:
     return f"{streams} {kind} × {told}" if streams > 1 else f"1 stream × {told}"
 
 
-def entry(path: Path, way: Way) -> Entry:
+def entry(path: Path, way: Way, dims: Mapping[str, int]) -> Entry:
     """Return a configuration of the model at `path`."""
     streams, threads, kind = way
-    found = lab.contestant(name_of(way), path, **({"intra_op_num_threads": threads} if threads else {}))
+    session = {"intra_op_num_threads": threads} if threads else {}
+    found = lab.contestant(name_of(way), path, dims=dims, **session)
     if streams > 1:
         found = replace(found, plan={**found.plan, "streams": streams, "stream_type": kind})
     return found
@@ -115,13 +117,15 @@ def compare(entries: Sequence[Entry], *, budget_s: float, seed: int) -> Evidence
 def one_model(name: str, cpus: int, budget_s: float, seed: int) -> dict[str, Any]:
     """Choose the best combination of a model, and confirm it against the default."""
     with tempfile.TemporaryDirectory() as folder:
-        path = MODELS[name](Path(folder))
-        default = lab.contestant("ORT default", path)
+        path, dims = MODELS[name](Path(folder)), DIMS.get(name, {})
+        default = lab.contestant("ORT default", path, dims=dims)
         candidates = ways(cpus)
-        first = compare([default, *(entry(path, one) for one in candidates)], budget_s=budget_s, seed=seed)
+        first = compare(
+            [default, *(entry(path, one, dims) for one in candidates)], budget_s=budget_s, seed=seed
+        )
         best = max(first.contrasts, key=lambda one: one["ratio"])
         way = candidates[int(best["candidate"]) - 1]
-        found = compare([default, entry(path, way)], budget_s=budget_s, seed=seed + 1)
+        found = compare([default, entry(path, way, dims)], budget_s=budget_s, seed=seed + 1)
     contrast, own, other = found.contrasts[0], found.trial_result(1), found.trial_result(0)
     assert own is not None
     assert other is not None

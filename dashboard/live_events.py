@@ -420,7 +420,9 @@ def _add_estimate(event: Event, told: Mapping[str, Any], margin: float) -> None:
     said = f"Estimate: {interim.sentence(contrast, DEFAULT)}"
     point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
     if point is not None:
-        said += f" · p50 about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
+        callers = point.get("streams", 1)
+        kind = f" service latency under {callers} callers" if callers > 1 else ""
+        said += f" · p50{kind} about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
     launches = told.get("launches") or 0
     rests_on = f"{launches} launches; outputs are not compared. Press Run to confirm."
     if contrast["ratio"] is None:

@@ -226,7 +226,8 @@ def _stripped(store: Store) -> dict[str, Any]:
     """Drop the samples of looks and requests, and whose all is; return the mark: the day and the machine."""
     last: float = 0.0
     environment: Any = {}
-    for kind in ("measure", "reference", "profile", "screen", "load"):
+    # Load tests first: one recorded again may be of another machine than the rest, which the mark names.
+    for kind in ("load", "measure", "reference", "profile", "screen"):
         for one in store.trials(kind=kind, limit=10_000):
             if kind in ("screen", "load") and one.result is not None:
                 kept: Any = {name: part for name, part in one.facts.items() if name not in RAW_FIELDS}

@@ -23,10 +23,12 @@ from core.evidence.measurement import Trial
 from core.run import job_types
 from core.run.job import Job
 from core.run.load.prepared import read_trace
+from core.run.load.questions import SEVERAL_TURNS
 from core.run.plan import check_batching, check_dims, feed_plan, resolve_batch
 from core.run.preparation import Resolved, inspect_model
 from core.run.variants import variant_of
 from core.show import load_text
+from core.show.format import about
 from core.show.sheets import loads
 from core.show.table import Table
 from core.spec import TrialSpec, changed
@@ -52,6 +54,8 @@ from core.wire.files import expand_home
 
 # a load test has its own duration and sizes of requests, and it stops by its own rules
 _UNUSED = (EFFORT, "margin", "runs", "warmup_runs", "tolerance")
+
+START_S = 1.5  # of a fresh process, roughly
 
 Sizes = Mapping[int, float] | str | int  # see `parse_sizes`
 
@@ -180,7 +184,8 @@ def load(
         find_max: find the highest rate within `limits`.
         find_batching: find the best dynamic batching at `rate`.
         together: run all configurations at the same time.
-        turns: of each configuration and rate. None: 1, or 6 where several are compared.
+        turns: runs of each configuration and rate, which share `duration_s`. None: 1, or 6 where several are
+            compared.
         budget_s: seconds for the search of `find_max` or `find_batching`, without its confirmation.
         seed: of the arrivals, the sizes of requests, and random inputs.
         wait_quiet_s: see `tune`.
@@ -292,7 +297,20 @@ def _without_folders(told: Sequence[str]) -> list[str]:
 def _announcement(wanted: LoadSpec, configurations: Sequence[Configuration]) -> str:
     names = ", ".join(one.label for one in configurations)
     said = f"{names}: {QUESTIONS[wanted.question]}; {load_text.traffic_words(wanted)}"
-    return f"{said}; limits: {', '.join(one.words for one in wanted.limits)}" if wanted.limits else said
+    if wanted.limits:
+        said += f"; limits: {', '.join(one.words for one in wanted.limits)}"
+    seconds = _expected_s(wanted, len(configurations))
+    return said if seconds is None else f"{said}; about {about(seconds)}"
+
+
+def _expected_s(wanted: LoadSpec, configurations: int) -> float | None:
+    """Return the expected duration in seconds; None: a search ends when it has its answer."""
+    together = wanted.question == "together"
+    if wanted.question not in ("traffic", "together"):
+        return None
+    turns = wanted.turns or (SEVERAL_TURNS if configurations > 1 else 1)
+    points = configurations + 1 if together else configurations * max(1, len(wanted.rates))
+    return points * (wanted.effective_duration_s + turns * (wanted.warmup_s + START_S))
 
 
 # --- the job ------------------------------------------------------------------------------------------------

@@ -228,8 +228,8 @@ def load(
     turns: Annotated[
         int | None,
         typer.Option(
-            help="Runs of each configuration and rate, in fresh processes. Default: 1, or 6 where several "
-            "configurations are compared.",
+            help="Runs of each configuration and rate, in fresh processes; they share --duration. Default: "
+            "1, or 6 where several configurations are compared.",
             metavar="N",
             show_default=False,
             rich_help_panel=QUESTION,

@@ -19,6 +19,7 @@ import msgspec
 
 from core import __version__, wire
 from core.evidence.measurement import Trial
+from core.evidence.streams import stream_count, throughput_interval
 from core.evidence.verdict import is_rejected
 from core.evidence.verification import SpeedChange, Speedup, change
 from core.spec import spec_from_dict
@@ -197,11 +198,14 @@ def _settings(spec: dict[str, Any]) -> Any:
 
 
 def _speed(trial: Trial) -> Speedup:
-    """Samples per second at the median latency, with its interval."""
+    """Samples per second at the median latency, of several streams those of throughput; with the interval."""
     result = trial.facts
     latency, rows = result["latency"], int(result["batch_size"])
     p50_s, low_s, high_s = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
     doubt = str(result.get("grade_reason") or "its A/A test failed") if is_rejected(result) else ""
+    if stream_count(result) > 1 and (rate := result["throughput_per_s"]):
+        low, high = throughput_interval(result)
+        return Speedup(ratio=rate, low=low, high=high, doubt=doubt)
     if p50_s is None:
         return Speedup(ratio=1.0, low=None, high=None, doubt="it has no p50 latency")
     return Speedup(

@@ -433,7 +433,15 @@ class _Live:
         self._publish(
             wish,
             state="races",
-            contrasts=[{"candidate": WISH, "baseline": DEFAULT, "label": wish.label, **contrast}],
+            contrasts=[
+                {
+                    "candidate": WISH,
+                    "baseline": DEFAULT,
+                    "label": wish.label,
+                    "statistic": "throughput" if wish.spec.workload.streams > 1 else "median",
+                    **contrast,
+                }
+            ],
             launches=found.launches,
             after_s=after_s or (time.monotonic() - wish.at if is_known else None),
             trail=self._trail(wish, ratio=contrast["ratio"] if is_known else None),
@@ -449,6 +457,7 @@ class _Live:
         point = {"key": wish.key, "label": wish.label, "ratio": ratio, "rows": rows, "default": key}
         if (known := self.found.get(wish.key)) is not None and known.latencies_s:
             point["latency_s"] = statistics.median(known.latencies_s)
+            point["streams"] = wish.spec.workload.streams
         return [*others, point][-MOST_TRAIL:]
 
     def _placed(self, point: dict[str, Any]) -> dict[str, Any]:

@@ -267,6 +267,12 @@ def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
                 f"`{name}` is {threads}, but only {may_use} CPU{'s' * (may_use != 1)} can be used: "
                 "threads will compete for them."
             )
+    streams, threads = spec.workload.streams, spec.session.intra_op_num_threads or 1
+    if streams > 1 and streams * threads > may_use:
+        return (
+            f"`streams` × `intra_op_num_threads` is {streams * threads}, but only {may_use} "
+            f"CPU{'s' * (may_use != 1)} can be used: callers will compete for them."
+        )
     return ""
 
 

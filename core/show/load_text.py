@@ -1,6 +1,7 @@
 """A load test as text: the answer, the verdict of a point, what the harness added, and its progress. Pure.
 
-A run whose harness added too much is not a measurement: its percentiles are never shown.
+A run whose harness added too much is not a measurement: its percentiles are never shown. A limit that it kept
+all the same is kept, because the harness only delays.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from core.evidence.load.load_types import (
 )
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color, Verdict, interval_texts, ratio_is_known, ratio_text
-from core.spec.load import LoadLimit, LoadSpec, load_from_dict, parse_load_limit, sizes_text
+from core.spec.load import ArrivalsSpec, LoadLimit, LoadSpec, load_from_dict, parse_load_limit, sizes_text
 from core.wire.errors import SpecError
 from core.wire.units import ci, ms
 
@@ -91,14 +92,14 @@ def harness_text(found: Harness | None) -> str:
 
 def verdict_text(point: Point | RunResult) -> str:
     """Return the verdict of a point in one to three words: `PASS`, `FAIL, saturated`, `not a measurement`."""
-    if is_rejected(point):
+    if is_rejected(point) and point["verdict"] != "PASS":
         return NOT_A_MEASUREMENT
     return ", ".join(filter(None, [point["verdict"], _ENDED.get(point["outcome"])]))
 
 
 def point_color(point: Point | RunResult) -> Color | None:
     """Return the colour of a point: that of its verdict; None: it has no verdict and is complete."""
-    if is_rejected(point):
+    if is_rejected(point) and point["verdict"] != "PASS":
         return "gray"
     if point["outcome"] in ("failed", "saturated"):
         return "red"
@@ -151,7 +152,7 @@ def outcome(result: LoadResult) -> LoadVerdict:
     fresh = [one for one in result["points"] if one["fresh"]]
     if result["batching"] is not None:  # other pairs may fail
         return result["verdict"] or "PASS"
-    known = [one for one in fresh if not is_rejected(one)]
+    known = [one for one in fresh if not is_rejected(one) or one["verdict"] == "PASS"]
     if any(one["verdict"] == "FAIL" or one["outcome"] == "failed" for one in known):
         return "FAIL"
     undecided = any(one["verdict"] == "UNDECIDED" for one in known)
@@ -163,7 +164,7 @@ def color(result: LoadResult) -> Color:
     if result["highest"]:
         return "green" if any(one["confirmed_per_s"] is not None for one in result["highest"]) else "red"
     fresh = [one for one in result["points"] if one["fresh"]]
-    if any(map(is_rejected, fresh)):
+    if any(is_rejected(one) and one["verdict"] != "PASS" for one in fresh):
         return "gray"
     if result["verdict"] is not None:
         return COLORS[result["verdict"]]
@@ -230,8 +231,7 @@ def progress_parts(live: Mapping[str, Any]) -> list[str]:
 
 def traffic_words(asked: LoadSpec) -> str:
     """Return the traffic of a load test: "Poisson arrivals at 100 and 200 requests/s, 30 s each"."""
-    name = {"poisson": "Poisson arrivals", "constant": "constant intervals", "trace": "a recorded trace"}
-    said = name.get(asked.arrivals.process, f"{asked.arrivals.process} arrivals")
+    said = _arrivals_words(asked.arrivals)
     if asked.rates:
         *first, last = [rate_number(one) for one in asked.rates]
         said += f" at {', '.join(first)} and {last} requests/s" if first else f" at {last} requests/s"
@@ -239,6 +239,23 @@ def traffic_words(asked: LoadSpec) -> str:
         return f"{said}; the first {asked.warmup_s:g} s of every run do not count"
     said += f", {asked.effective_duration_s:g} s" + (" each" if len(asked.rates) > 1 else "")
     return f"{said} after {asked.warmup_s:g} s of warm-up"
+
+
+def _arrivals_words(asked: ArrivalsSpec) -> str:
+    match asked.process:
+        case "bursts":
+            return f"bursts ({asked.on_s:g} s on, {asked.off_s:g} s off)"
+        case "ramp":
+            return f"a ramp from {100 * asked.from_share:g} % of the rate"
+        case "steps":
+            return f"{asked.steps} steps from {100 * asked.from_share:g} % of the rate"
+        case "diurnal":
+            return f"a day (lowest rate {100 * asked.low_share:g} % of the highest)"
+        case "constant":
+            return "constant intervals"
+        case "trace":
+            return "a recorded trace"
+    return "Poisson arrivals"
 
 
 def joined(texts: Iterable[str]) -> str:

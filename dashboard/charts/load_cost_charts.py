@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.load.load_types import Alone, Batching, LoadResult, Point, RunResult
+from core.evidence.load.queueing import MOST_SHARE_OF_P50
 from core.evidence.verdict import tick
 from core.show.load_text import contrast_text, percentile_name, rate_text
 from core.spec.effort import DEFAULT_MARGIN
@@ -179,7 +180,7 @@ def _cost_words(label: str, one: Point) -> str:
     return text_lines(part for part in parts if part)
 
 
-def costs(info: Sequence[CostSeries], *, most_harness: float = 0.1) -> go.Figure:
+def costs(info: Sequence[CostSeries], *, most_harness: float = MOST_SHARE_OF_P50) -> go.Figure:
     """Draw CPUs, memory and the harness's share of p50 over the rate, with the largest share accepted."""
     figure = base_figure(x_title="Rate (requests/s)", y_title="", height=TALL_PX + 40)
     stack(figure, [("CPUs", 0.34), ("Memory (MiB)", 0.33), ("Harness, of p50", 0.33)])

@@ -331,7 +331,10 @@ def test_requests_have_the_batch_size_of_the_configuration(
 def test_progress_says_what_is_asked(cli: CommandLine, faked: Faked) -> None:
     done = cli.run("load", DIGITS, "--rate", "200", *LIMIT)
     said = "ORT default: latency at the given rates; Poisson arrivals at 200 requests/s, 30 s after 2 s of "
-    assert f"{said}warm-up; limits: p99 ≤ 20 ms" in done.err
+    assert f"{said}warm-up; limits: p99 ≤ 20 ms; about 34 s" in done.err
+    both = ("--config", "preset:default", "--config", "preset:edge")
+    assert "; about 2 min" in cli.run("load", DIGITS, *both, "--rate", "1").err  # twice 30 s and 6 starts
+    assert "about" not in cli.run("load", DIGITS, "--find-max", *LIMIT).err
 
 
 def test_a_report_is_written_and_history_lists_the_test(

@@ -26,6 +26,7 @@ HEAD = {
     "fingerprint": "f",
     "version": "1",
 }
+SIMULATED = {"question": "q", "script": "s.py", "date": "2026-11-27", "machine": "simulated"}
 QUIET = {"state": "quiet", "asked": "quiet", "steal": 0.0, "others": 0.02, "at": 1_790_000_000}
 
 
@@ -316,9 +317,11 @@ def test_without_a_record_every_question_says_that_it_is_not_measured(
     found = []
     for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
         monkeypatch.setattr(module, "RECORD", tmp_path / "none.jsonl")
+    monkeypatch.setattr(load_bound_figures, "SEARCHES", tmp_path / "none.json")
+    for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
         found += module.every_row()
     assert {row.met for row in found} == {load_figures.NOT_MEASURED}
-    assert len({row.question for row in found}) == len(found) >= 8
+    assert len({row.question for row in found}) == len(found) >= 9
 
 
 def peer(generator: str, p99_s: float, truth_s: float = 0.1) -> dict[str, Any]:
@@ -349,7 +352,7 @@ def test_false_passes_of_a_simulated_queue_are_beside_its_power() -> None:
     cell |= {"passes": {"ORTune": 100, "at the limit": 180, "independent": 400}, "intervals": 0, "contain": 0}
     lower = {**cell, "passes": {**cell["passes"], "ORTune": 900}}
     cells = [{**cell, "scale": 1.0}, {**lower, "scale": 0.9}, {**cell, "scale": 1.0, "requests": 3000}]
-    found, other = load_bound_figures.rows_of([*cells[:2], {**cells[2], "recurs": False}], "2026-11-27")
+    found, other = load_bound_figures.rows_of([*cells[:2], {**cells[2], "recurs": False}], SIMULATED)
     assert (found.estimate, found.n, found.met) == ("5.0", "2000", "yes")
     assert (found.more["as if independent"], found.more["passes at 90 % of the rate"]) == ("20.0 %", "45 %")
     assert (other.met, other.more["passes at 90 % of the rate"]) == ("", "–")
@@ -362,3 +365,10 @@ def test_a_stream_figure_without_an_interval_has_none() -> None:
     [found] = stream_figures.rows_of(HEAD, [{**row, "at": 1_790_000_000}])
     assert (found.estimate, found.low, found.note) == ("1.42", "", "Rejected by the A/A control.")
     assert (found.more["samples/s"], found.more["slowest of fastest stream"]) == ("71,234", "97 %")
+
+
+def test_searches_that_confirm_nothing_are_counted_beside_false_ones() -> None:
+    cell = {"queue": "bimodal", "searches": 300, "false": 30, "none": 300, "ratio": None, "runs": 7.75}
+    [found] = load_bound_figures.search_rows([cell], SIMULATED)
+    assert (found.estimate, found.n, found.met) == ("10.0", "300", "no")
+    assert list(found.more.values()) == ["–", "300", "7.8"]

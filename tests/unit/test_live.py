@@ -89,6 +89,34 @@ def live_estimates(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LiveEstimat
 REFERENCE = "ONNX Runtime's default"
 
 
+def test_several_streams_are_estimated_by_throughput_beside_their_own_latency(
+    live_estimates: Callable[..., LiveEstimates], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = simulated_clock.Worker.block
+
+    def of_two(worker: simulated_clock.Worker, **asked: Any) -> dict[str, Any]:
+        """Two callers, each as fast as one alone: twice the runs in the same window."""
+        reply = block(worker, **asked)
+        if worker.model.run_s == 0.001:
+            runs = len(reply["latencies_ns"])
+            reply["window_s"] = sum(reply["latencies_ns"]) / 1e9
+            reply["latencies_ns"] *= 2
+            reply["stream_completed"] = [float(runs), float(runs)]
+        return reply
+
+    monkeypatch.setattr(simulated_clock.Worker, "block", of_two)
+    one = live_estimates(
+        mine=Model(run_s=0.001, noise=0.0, between=0.0), **{REFERENCE: Model(run_s=0.0010001)}
+    )
+    spec = asked().model_copy(update={"workload": asked().workload.model_copy(update={"streams": 2})})
+    found = one.estimate(spec, "mine")
+    assert contrast_of(found)["statistic"] == "throughput"
+    assert contrast_of(found)["ratio"] == pytest.approx(2.0, rel=0.05)
+    assert found["trail"][-1]["streams"] == 2
+    assert found["trail"][-1]["p50_s"] == pytest.approx(0.001)
+    assert found["trail"][-1]["rows_per_s"] == pytest.approx(2000, rel=0.05)
+
+
 def contrast_of(told: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = told["contrasts"][0]
     return found

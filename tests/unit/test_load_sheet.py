@@ -24,7 +24,7 @@ from core.show.report.subjects import AboutLoad, find
 from core.show.sheets import Fact, loads
 from core.show.table import Table, column_of, frame_columns
 from core.show.verdict import trial_verdict
-from core.spec.load import parse_load_limit
+from core.spec.load import load_from_dict, parse_load_limit
 from core.store import Store
 from tests import builders
 from tests.documents import errors_of
@@ -125,6 +125,22 @@ def test_facts_say_what_the_harness_added_where_it_added_most() -> None:
     assert facts["traffic"] == "Poisson arrivals at 100 and 200 requests/s, 30 s each after 2 s of warm-up"
     assert facts["limits"] == "p99 ≤ 20 ms"
     assert facts["CPU"] == "0.250 to 0.450 CPUs in use, of all its processes"
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "words"),
+    [
+        ({"process": "constant"}, "constant intervals"),
+        ({"process": "bursts", "off_s": 3.0}, "bursts (1 s on, 3 s off)"),
+        ({"process": "ramp"}, "a ramp from 10 % of the rate"),
+        ({"process": "steps", "steps": 4}, "4 steps from 10 % of the rate"),
+        ({"process": "diurnal"}, "a day (lowest rate 25 % of the highest)"),
+        ({"process": "trace", "path": "x.csv"}, "a recorded trace"),
+    ],
+)
+def test_arrivals_are_named_with_their_shape(arrivals: dict[str, Any], words: str) -> None:
+    asked = load_from_dict({"arrivals": arrivals, "rates": [50.0]})
+    assert load_text.traffic_words(asked) == f"{words} at 50 requests/s, 30 s after 2 s of warm-up"
 
 
 def test_background_load_is_said() -> None:

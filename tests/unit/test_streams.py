@@ -15,9 +15,10 @@ from core.evidence.evaluations import Observation, contrast_of, observe
 from core.evidence.record import Block, RawComparison
 from core.evidence.targets import Measurements, evaluate_target
 from core.evidence.verdict import words
+from core.run.baseline import _speed
 from core.run.explanation import Pair, end_to_end, pair
 from core.run.launches.blocks import void_reason
-from core.run.plan import check_streams, contestant_plan, session_plan
+from core.run.plan import check_streams, contestant_plan, session_plan, thread_warning
 from core.run.search.search_space import Models, axes_of
 from core.run.sweep import Measured, Point, measured, running_points
 from core.show import cells
@@ -292,6 +293,14 @@ def test_a_block_without_a_run_in_its_window_does_not_count() -> None:
     assert void_reason(replace(block, stream_completed=(0.0, 3.0))) == ""
 
 
+def test_a_recorded_baseline_of_streams_is_compared_by_throughput() -> None:
+    own = raw_comparisons.evidence(with_streams(between=0.01)).trial_result(0)
+    assert own is not None
+    found = _speed(builders.trial("t1", result=own))
+    assert found.ratio == own["throughput_per_s"]
+    assert (found.low, found.high) == (own["throughput_per_s_low"], own["throughput_per_s_high"])
+
+
 # --- names --------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +456,20 @@ def test_more_processes_than_cpus_are_refused_with_the_numbers(
     check_streams(spec(64, "threads"), allowed=range(4), quota=quota)
     with pytest.raises(SpecError, match=f"{most + 1} streams .* but {most} can be used"):
         check_streams(spec(most + 1), allowed=range(4), quota=quota)
+
+
+@pytest.mark.parametrize(
+    ("count", "threads", "warned"),
+    [(1, 2, ""), (2, 1, ""), (2, 2, "is 4, but only 2 CPUs"), (3, None, "is 3")],
+)
+def test_more_callers_than_cpus_are_allowed_with_a_warning(
+    count: int, threads: int | None, warned: str
+) -> None:
+    session = {} if threads is None else {"intra_op_num_threads": threads}
+    cpu: Any = {"allowed": [0, 1], "quota": None}
+    found = thread_warning(builders.spec(workload={"streams": count}, session=session), cpu)
+    assert warned in found
+    assert bool(found) is bool(warned)
 
 
 def test_a_plan_names_streams_only_where_there_are_several() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
-from core.run import job_types
 from core.show import load_text
 from core.spec import spec_from_dict
+from core.spec.axes import axes_of_study, study_name
 from core.spec.load import LoadSpec
+from core.spec.space import Axis
 from core.store import ModelRecord, home
 from dashboard import state
 from dashboard.views.load import form, results, scorecard_target
@@ -38,6 +39,7 @@ from tests.views.page import (
     table,
     texts,
 )
+from tests.views.sample_results import SampleConfiguration
 
 Asked = list[tuple[list[Any], LoadSpec, dict[str, Any]]]
 
@@ -51,8 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         found.append((list(configurations), question, how))
         return f"job-{len(found)}"
 
-    monkeypatch.setattr(job_types, "load", load, raising=False)
-    sample_results.queue(monkeypatch)
+    sample_results.queue(monkeypatch, "load", load)
     return found
 
 
@@ -262,7 +263,7 @@ def test_saturated_and_rejected_runs_are_drawn_and_named_without_a_latency(
     assert drawn["not a measurement"] == [150.0]
     assert drawn["p99"] == [200.0, 250.0, 300.0]
     assert lines(at, "At 500 requests/s", "Saturated after 6.2 s")
-    assert lines(at, "At 150 requests/s", "not a measurement", "22 %")
+    assert lines(at, "Not a measurement at 150 requests/s", "22 % of p50")
 
 
 def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
@@ -275,6 +276,15 @@ def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
     assert {one["name"] for one in figure(at)["data"]} == {"arrivals", "completions", "queue"}
     assert not any(one.startswith("p50") or one.startswith("p99") for one in list_columns(at))
     assert "Distribution" not in texts(at)
+
+
+def test_a_harness_that_is_late_in_the_tail_alone_is_said_so(open_page: Open, mlp: ModelRecord) -> None:
+    found = rejected()
+    harness = {**found["runs"][0]["harness"], "share_of_p50": 0.07, "p99_s": 0.0069}  # type: ignore[dict-item]
+    found["runs"][0]["harness"] = found["points"][0]["harness"] = harness  # type: ignore[typeddict-item]
+    put(mlp, found)
+    at = open_page("load", model=mlp)
+    assert tells(at.subheader[0].value, "Not a measurement", "6.90 ms at p99")
 
 
 def test_a_run_over_time_shows_latency_arrivals_and_the_queue_and_another_run_can_be_chosen(
@@ -447,3 +457,43 @@ def test_the_last_result_stays_below_one_that_waits(open_page: Open, mlp: ModelR
     assert tells(at.subheader[0].value, found["words"])
     assert len(at.get("plotly_chart")) == 1
     assert not at.metric
+
+
+# --- streams ------------------------------------------------------------------------------------------------
+
+
+def test_streams_queue_a_sweep_and_open_it(
+    open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
+) -> None:
+    at = open_page("load", model=mlp)
+    at.get_by_key(form.QUESTION).set_value("streams").run()
+    assert form.RATES not in keys(at)
+    assert "stacked_line_chart" in icons(at)
+    at.text_input(key=form.STREAMS).set_value("1, 2").run()
+    at.text_input(key=form.THREADS).set_value("1, 2").run()
+    click(at, "load.run")
+    [asked] = submitted
+    axes = axes_of_study(asked["study"])
+    assert {one.name: one.values for one in axes} == {"streams": (1, 2), "intra_op_num_threads": (1, 2)}
+    assert at.title[0].value == "Sweep"
+
+
+def test_the_newest_sweep_over_streams_is_the_answer_of_a_closed_loop(
+    open_page: Open, mlp: ModelRecord, machine: Any
+) -> None:
+    study = study_name([Axis(name="streams", values=(1, 2))], "abcdef12")
+    sample_results.put_comparison(
+        state.store(),
+        mlp,
+        [
+            SampleConfiguration(spec=sample_results.spec_for(mlp, streams=streams), latency_s=0.002, rows=1)
+            for streams in (1, 2)
+        ],
+        study=study,
+        fingerprint=machine["fingerprint"],
+    )
+    at = open_page("load", model=mlp)
+    at.get_by_key(form.QUESTION).set_value("streams").run()
+    assert tells(at.subheader[0].value, "streams", "samples/s")
+    assert len(at.get("plotly_chart")) == 1
+    assert list(at.dataframe[0].value["Streams"]) == [1, 2]

@@ -29,10 +29,7 @@ PROBE_PART = 0.5  # of the budget, for all probes
 FIRST_PART = 0.6  # of the time for confirmations, which is the budget again, for the first of them
 LEAST_S = 4.0  # counted seconds of a run: 20 batches of 0.2 s
 DEFAULT_BUDGET_S = 120.0
-REJECTED = (
-    "The runs that could confirm one are no measurement: the harness added too much to the latency. Use an "
-    "idle machine; a very fast model needs higher rates."
-)
+REJECTED = "The runs are no measurement: the harness added too much to the latency. Use an idle machine."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +102,8 @@ class LimitSearch:
         if self._confirmations:
             return None
         low, high = self._bracket()
+        if self._out_of_measure():
+            return None
         if not self.tried:
             return self._bounded(FIRST_SHARE * self.capacity)
         if low is None:
@@ -118,6 +117,10 @@ class LimitSearch:
         if too_many or (high or top) / low < CLOSE:
             return None
         return self._bounded(math.sqrt(low * (high or top)))
+
+    def _out_of_measure(self) -> bool:
+        """Whether the last two probes show nothing: the harness alone may have broken the limit."""
+        return len(self.tried) > 1 and all(one.rejected and not one.seems_within for one in self.tried[-2:])
 
     def _bounded(self, rate: float) -> float:
         return rounded_rate(min(rate, MOST_RATE))
@@ -173,9 +176,10 @@ class LimitSearch:
             "undecided_per_s": max(undecided, default=None),
             "words": "",
         }
-        rejected = [one for one in self._confirmations if one.rejected]
-        if confirmed is None and rejected and len(rejected) == len(self._confirmations):
-            return {**found, "words": f"{_words(found, limits)} {REJECTED}"}
+        last = self._confirmations or self.tried
+        if confirmed is None and last and all(one.rejected for one in last):
+            within = " and ".join(one.words for one in limits)
+            return {**found, "words": f"No rate could be measured within {within}. {REJECTED}"}
         return {**found, "words": _words(found, limits)}
 
 

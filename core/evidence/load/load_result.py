@@ -155,9 +155,16 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
     certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
     at = f"at {rate_words(point['rate_per_s'])}"
     share = f"{share_text(found['share'])} of {point['requests']:,} requests"
+    added = point["harness"]
     limit = parse_load_limit(found["limit"])
     if limit.at_most_s is None:
         return f"{said}: {at}, {share} timed out {certain}."
+    if added is not None and not added["accepted"]:
+        return (
+            f"{said}: {at}, {share} were slower than {1e3 * limit.at_most_s:.6g} ms {certain}, although "
+            f"the harness added {share_text(added['share_of_p50'])} of the median latency. The percentiles are no "
+            "measurement."
+        )
     known = percentile_at(point["latency"], limit.percentile)
     name, most = percentile_name(limit.percentile), f"{1e3 * limit.at_most_s:.6g} ms"
     value = f"{name} is {latency_text(known)}" if known is not None else f"{name} is not known"
@@ -167,7 +174,8 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
 def point_words(point: Point) -> str:
     """Return the answer at one rate in sentences with its numbers and intervals, the worst limit first."""
     at = f"at {rate_words(point['rate_per_s'])}"
-    if (harness := point["harness"]) is not None and not harness["accepted"]:
+    harness = point["harness"]
+    if harness is not None and not harness["accepted"] and point["verdict"] != "PASS":
         return f"Not a measurement {at}: {harness['reason']}"
     if point["outcome"] == "saturated":
         return (
@@ -198,7 +206,7 @@ def _short(point: Point) -> str:
     if point["outcome"] == "saturated":
         return "saturated"
     if (harness := point["harness"]) is not None and not harness["accepted"]:
-        return "not a measurement"
+        return "passed, in spite of the harness" if point["verdict"] == "PASS" else "not a measurement"
     verdict = {"PASS": "passed, ", "FAIL": "failed, ", "UNDECIDED": "undecided, "}.get(
         point["verdict"] or "", ""
     )

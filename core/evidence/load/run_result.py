@@ -145,7 +145,8 @@ def run_result(
 
     A percentile that the requests cannot support is left out. So is the latency of a saturated run, which
     grows as long as the run lasts. A saturated run fails its limits; one that failed for another reason
-    passes none; one whose harness was rejected decides none.
+    passes none. The harness only delays: a limit that is kept although it was rejected is kept without it,
+    but one that is broken is undecided.
     """
     window = _window(raw, load)
     counted = _counted(raw, window)
@@ -238,8 +239,8 @@ def _capped(
     found: LimitResult, limit: LoadLimit, outcomes: Sequence[RunOutcome], rejected: bool
 ) -> LimitResult:
     verdict = found["verdict"]
-    if rejected:
-        verdict = "UNDECIDED"  # no measurement of the server alone
+    if rejected and verdict != "PASS":
+        verdict = "UNDECIDED"  # the server alone may keep it
     elif "saturated" in outcomes and limit.at_most_s is not None:
         verdict = "FAIL"  # the queue grows without end, so any latency limit is broken in a longer run
     elif "failed" in outcomes and verdict == "PASS":
@@ -382,7 +383,7 @@ def point(
     """Return the numbers of all runs of one configuration at one rate.
 
     Percentiles and limits come from the requests of all runs together. One saturated run fails the limits,
-    and one whose harness was rejected rejects all.
+    and one whose harness was rejected is no measurement of the latency, see `run_result`.
 
     Args:
         results: of these runs.

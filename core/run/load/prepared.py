@@ -168,18 +168,3 @@ def read_trace(load: LoadSpec) -> Trace | None:
             f"The trace `{path}` has more than {MOST_TRACE_BYTES >> 20} MiB.", hint="Give a part of it."
         )
     return parse_trace(data.decode("utf-8-sig", errors="replace"), name=path.name)
-
-
-def check_services(
-    configurations: Sequence[Configuration], load: LoadSpec, infos: Sequence[wire.ModelInfo]
-) -> None:
-    """Refuse requests that a model cannot take, before anything is queued.
-
-    Raises:
-        SpecError: an unknown dimension, an impossible batch, or a trace that cannot be read.
-    """
-    trace = read_trace(load)
-    for one, info in zip(configurations, infos, strict=True):
-        kinds, _ = _kinds(load, trace, resolve_batch(one.spec.workload, info))
-        for kind in kinds:
-            feeds_of(one.spec, kind, info)

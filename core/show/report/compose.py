@@ -67,8 +67,8 @@ _LOAD_METHOD = (
     "is involved.",
     "Every run says what the harness added: the ideal queue is replayed with the scheduled arrivals and the "
     "measured service times. A run in which the harness adds more than 10 % of p50 is not a measurement.",
-    "Bounds on the share of slow requests are one-sided, with 95 % confidence, from 20 or more equal parts "
-    "of a run, because requests that follow each other are dependent.",
+    "Bounds on the share of slow requests are one-sided, with 95 % confidence, from the spread between equal "
+    "parts of a run, because requests that follow each other are dependent.",
 )
 _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 

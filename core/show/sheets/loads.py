@@ -202,7 +202,7 @@ def points(result: LoadResult) -> Table:
         ),
         (
             Column("models", key="models", tells=True, on="all" if shared else "none"),
-            lambda one: "together" if _is_beside(one, result) else "alone",
+            lambda one: "" if not shared else "together" if _is_beside(one, result) else "alone",
         ),
         (Column("requests/s", "number", key="rate_per_s", tells=True), lambda one: one["rate_per_s"]),
         (
@@ -314,7 +314,7 @@ def _limit_columns(text: str, *, only: bool) -> list[PointColumn]:
     def cell(name: str) -> Callable[[Point], Value]:
         def value(point: Point) -> Value:
             found = next((one for one in point["limits"] if one["limit"] == text), None)
-            known = found is not None and not load_text.is_rejected(point)
+            known = found is not None and (found["verdict"] == "PASS" or not load_text.is_rejected(point))
             return found[name] if found is not None and known else None  # type: ignore[literal-required]
 
         return value

@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.load.load_types import Harness, Highest, LoadResult, Percentile, Point, RunResult
+from core.evidence.load.queueing import MOST_SHARE_OF_P50
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Color
 from core.show import load_text
@@ -36,6 +37,7 @@ ICONS: Mapping[Color, str] = {
     "gray": "block",
     "blue": "speed",
 }
+MOST_NAMED = 3  # rates in one sentence
 MOST_CELLS, MOST_LABEL = 5, 30  # numbers beside each other; characters above one
 HARNESS_HELP = (
     "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
@@ -95,8 +97,16 @@ def answer(result: LoadResult) -> str:
     fresh = [one for one in result["points"] if one["fresh"]]
     if not fresh or not all(map(is_rejected, fresh)):
         return load_text.answer(result)
-    added = [one["harness"]["share_of_p50"] for one in fresh if one["harness"] is not None]
-    return f"Not a measurement: the harness added {share_text(max(added))} of p50."
+    added = [one["harness"] for one in fresh if one["harness"] is not None]
+    return f"Not a measurement: the harness added {_worst_added(added)}."
+
+
+def _worst_added(found: Sequence[Harness]) -> str:
+    """Return what the harness added at most, where it broke a rule: to the median, or else to p99."""
+    worst = max(found, key=lambda one: one["share_of_p50"])
+    if worst["share_of_p50"] > MOST_SHARE_OF_P50:
+        return f"{share_text(worst['share_of_p50'])} of p50"
+    return f"{format.ms(max(one['p99_s'] for one in found), 3)} at p99"
 
 
 def _remarks(result: LoadResult) -> None:
@@ -108,21 +118,26 @@ def _remarks(result: LoadResult) -> None:
                 title=f"{format.plain(one['label'])} has no result",
                 icon=":material/error:",
             )
-    said = [*_endings(result), *result["notes"], *(note for run in result["runs"] for note in run["notes"])]
+    said = [*_endings(result), *result["notes"]]
     if lines := list(dict.fromkeys(said)):
         st.caption(" ".join(format.plain(one) for one in lines))
 
 
 def _endings(result: LoadResult) -> list[str]:
-    """Return why runs ended early or are no measurement, a sentence each."""
+    """Return why runs ended early, a sentence each, and one for those that are no measurement."""
     labels, lines = load_charts.labels_of(result), []
+    spoiled: dict[str, Harness] = {}
     for one in load_charts.runs_of(result):
         where = load_charts.place_of(one, labels)
         if one["outcome"] in ("failed", "saturated"):
             lines.append(f"At {where}: {one['reason'] or one['outcome']}")
         elif is_rejected(one) and one["harness"] is not None:
-            share = share_text(one["harness"]["share_of_p50"])
-            lines.append(f"At {where}: not a measurement, because the harness added {share} of p50.")
+            spoiled[where] = one["harness"]
+    if spoiled:
+        listed = "; ".join(list(spoiled)[:MOST_NAMED])
+        more = f"; {len(spoiled) - MOST_NAMED} more" if len(spoiled) > MOST_NAMED else ""
+        added = _worst_added(list(spoiled.values()))
+        lines.append(f"Not a measurement at {listed}{more}: the harness added up to {added}.")
     return lines
 
 

@@ -57,7 +57,9 @@ def _rate(result: LoadResult) -> float | None:
     if result["highest"]:
         return result["highest"][0]["confirmed_per_s"]
     point = load_charts.main_point(result)
-    if point is None or load_text.is_rejected(point) or point["outcome"] == "failed":
+    if point is None or point["outcome"] == "failed":
+        return None
+    if load_text.is_rejected(point) and point["verdict"] != "PASS":
         return None
     return point["rate_per_s"]
 
