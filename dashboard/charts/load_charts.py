@@ -125,7 +125,8 @@ def main_point(result: LoadResult) -> Point | None:
         if index is not None and index < len(result["points"]):
             return result["points"][index]
     sound = [one for one in points if one["outcome"] == "complete" and not is_rejected(one)]
-    return max(sound or points, key=lambda one: one["rate_per_s"], default=None)
+    fresh = [one for one in points if one["fresh"]]
+    return max(sound or fresh or points, key=lambda one: one["rate_per_s"], default=None)
 
 
 def runs_of(result: LoadResult) -> list[RunResult]:
@@ -266,7 +267,7 @@ def _lost_point(one: Point, label: str, index: int, p: float) -> LostPoint:
 
 def rates(info: RateInfo) -> go.Figure:
     """Draw latency against the rate: intervals, the limit, the verdict as the shape of the marker."""
-    figure = base_figure(x_title="Rate (requests/s)", y_title=info.y_title, height=TALL_PX - 60)
+    figure = base_figure(x_title="Rate (requests/s)", y_title=info.y_title, height=TALL_PX)
     drawn = [
         v for one in info.series for point in one.points for v in (point.value, point.low, point.high) if v
     ]

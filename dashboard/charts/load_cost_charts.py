@@ -68,7 +68,7 @@ def batches_info(runs: Sequence[RunResult], labels: Sequence[str]) -> list[Batch
 
 def batches(info: Sequence[BatchInfo]) -> go.Figure:
     """Draw the share of the calls for each number of samples in a call."""
-    figure = base_figure(x_title="Samples of a call", y_title="Share of the calls", height=TALL_PX - 90)
+    figure = base_figure(x_title="Samples of a call", y_title="Share of the calls", height=TALL_PX)
     known = sorted({size for one in info for size in one.samples})
     for index, one in enumerate(info):
         look = style(index)
@@ -269,7 +269,7 @@ def differences_info(result: LoadResult, *, margin: float = DEFAULT_MARGIN) -> F
 def together(result: LoadResult) -> go.Figure:
     """Draw the latency of each model alone and beside the others."""
     rows, labels = result["together"], labels_of(result)
-    figure = base_figure(x_title="Latency (ms)", y_title="", height=150 + 90 * len(rows))
+    figure = base_figure(x_title="Latency (ms)", y_title="", height=max(TALL_PX - 60, 150 + 90 * len(rows)))
     names = [f"{labels[one['configuration']]} · {percentile_name(one['p'])}" for one in rows]
     for place, name in enumerate(("alone", "together")):
         look = style(place)

@@ -37,6 +37,7 @@ from tests.e2e.conftest import (
     visitors,
 )
 from tests.serving import serving
+from tests.simulated_load import sample_point, sample_run
 from tests.views import sample_results
 
 TITLES = [one.title for one in PAGES.values()]
@@ -78,7 +79,15 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
     told(site.home, results.search.id, "search", tried=5, distinct=8, doing="looks", spent_s=12.0,
          ends_at=130.0, budget_s=60.0, best=None, points=points, front=answer["front"],
          course=answer["course"])  # fmt: skip
+    [load] = [one for one in site.store.trials(kind="load") if one.model_name == "digits_cnn"]
+    run = sample_run(200)
+    told(site.home, load.id, "load", load={
+        "run": 2, "runs": 3, "configuration": 0, "label": "ORT default", "rate_per_s": 200.0,
+        "elapsed_s": 16.0, "duration_s": 32.0, "queue": 3, "course": run["course"][:16], "p50_s": 0.0023, "p99_s": 0.0154,
+        "points": [sample_point(run, 0)], "limits": ["p99<=20ms"], "stage": "traffic",
+    })  # fmt: skip
     return {
+        "Load": (f"/load?trial={load.id}", "load.run"),
         "Tune": (f"/?trial={results.slower.id}", "run"),
         "Compare": (f"/compare?comparison={results.comparison.id}", "compare.run"),
         "Search": (f"/search?study={results.search.id}", "search.run"),
@@ -206,7 +215,7 @@ def test_the_demonstration_shows_its_answers_first_also_while_it_plays_back(
             for scheme, (name, (path, key)) in itertools.product(WIDTHS, under_way(site).items()):
                 reopen(page, url + path, scheme)
                 button(page, key).click()
-                expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
+                expect(page.locator('.ol-picture[role="img"]')).to_have_count(3 if name == "Load" else 2)
                 look_at(page, f"{name} while it is measured, {scheme}", wrong, pictures=True)
                 wrong[f"{name} while it is measured, {scheme}, moving"] = reading.moving(page)
                 button(page, key).click()

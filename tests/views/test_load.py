@@ -263,7 +263,7 @@ def test_saturated_and_rejected_runs_are_drawn_and_named_without_a_latency(
     assert drawn["not a measurement"] == [150.0]
     assert drawn["p99"] == [200.0, 250.0, 300.0]
     assert lines(at, "At 500 requests/s", "Saturated after 6.2 s")
-    assert lines(at, "Not a measurement at 150 requests/s", "22 % of p50")
+    assert lines(at, "Not a measurement at 150 requests/s", "22.2 % of p50")
 
 
 def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
@@ -271,7 +271,7 @@ def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
 ) -> None:
     put(mlp, rejected())
     at = open_page("load", model=mlp)
-    assert tells(at.subheader[0].value, "block", "Not a measurement", "22 %")
+    assert tells(at.subheader[0].value, "block", "Not a measurement", "22.2 %")
     assert set(cards(at)) == {"completed", "harness", "cpus"}
     assert {one["name"] for one in figure(at)["data"]} == {"arrivals", "completions", "queue"}
     assert not any(one.startswith("p50") or one.startswith("p99") for one in list_columns(at))
@@ -334,6 +334,15 @@ def test_details_say_what_was_sent(open_page: Open, mlp: ModelRecord) -> None:
     at = opened(open_page("load", model=mlp), "load.details")
     assert tells(facts(at)["Limits"], "p99 ≤ 20 ms")
     assert tells(facts(at)["Traffic"], "Poisson")
+
+
+def test_the_newest_load_test_fills_a_form_that_nothing_was_chosen_in(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    put(mlp, sample_load_result("together"))
+    at = open_page("load", model=mlp)
+    assert at.get_by_key(form.QUESTION).value == "together"
+    assert at.text_input(key=form.RATES).value == "100, 20"
 
 
 def test_a_link_loads_question_and_configurations(open_page: Open, mlp: ModelRecord, asked: Asked) -> None:

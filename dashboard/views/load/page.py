@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -48,6 +49,9 @@ def page() -> None:
     if SHOWN.is_new_model(record) and (shown is None or not _is_of(shown, record)):
         shown = tests[0] if tests else None
         SHOWN.show(shown.id if shown is not None else None)
+        if shown is not None and form.QUESTION not in st.session_state:  # nothing was chosen here yet
+            with contextlib.suppress(TunerError):  # of another version
+                _fill(shown)
     with bar.choice:
         _offer(tests, shown)
     settings, answer = page_frame.panes(SETTINGS_PX)
@@ -94,6 +98,11 @@ def _read(trial_id: str) -> Trial:
 def _load(trial: Trial) -> None:
     """Load the model, the configurations and the form of a linked load test."""
     state.choose_model(state.find_model(state.trial_spec(trial).model))
+    _fill(trial)
+
+
+def _fill(trial: Trial) -> None:
+    """Fill the form as this load test was asked; raises `SpecError` when another version wrote it."""
     result = load_text.load_of(trial)
     if result is None:
         return

@@ -73,6 +73,7 @@ def draw(trial: Trial, *, brief: bool = False) -> None:
             if result["runs"] or result["points"]:
                 _plots(result, point)
         if brief:
+            _tables(result)
             return
         _remarks(result)
         _tables(result)
@@ -88,24 +89,31 @@ def _headline(trial: Trial, result: LoadResult) -> None:
         if result["runs"]:
             st.subheader(":material/incomplete_circle: Partial results, without a verdict", anchor=False)
         return
-    icon = format.icon(ICONS[load_text.color(result)])
+    color: Color = "gray" if _is_spoiled(result) else load_text.color(result)
+    icon = format.icon(ICONS[color])
     st.subheader(f"{icon} {format.plain(answer(result))}", anchor=False)
 
 
 def answer(result: LoadResult) -> str:
     """Return the answer; where no point is a measurement, what the harness added."""
-    fresh = [one for one in result["points"] if one["fresh"]]
-    if not fresh or not all(map(is_rejected, fresh)):
+    if not _is_spoiled(result):
         return load_text.answer(result)
+    fresh = [one for one in result["points"] if one["fresh"]]
     added = [one["harness"] for one in fresh if one["harness"] is not None]
     return f"Not a measurement: the harness added {_worst_added(added)}."
+
+
+def _is_spoiled(result: LoadResult) -> bool:
+    """Whether no point that could be the answer is a measurement."""
+    fresh = [one for one in result["points"] if one["fresh"]]
+    return bool(fresh) and all(map(is_rejected, fresh))
 
 
 def _worst_added(found: Sequence[Harness]) -> str:
     """Return what the harness added at most, where it broke a rule: to the median, or else to p99."""
     worst = max(found, key=lambda one: one["share_of_p50"])
     if worst["share_of_p50"] > MOST_SHARE_OF_P50:
-        return f"{share_text(worst['share_of_p50'])} of p50"
+        return f"{format.significant(100 * worst['share_of_p50'], 3)} % of p50"
     return f"{format.ms(max(one['p99_s'] for one in found), 3)} at p99"
 
 
