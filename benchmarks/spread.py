@@ -55,7 +55,7 @@ LAUNCHES = 2  # of the larger net's race: what a second or two hold
 LEAST_ROUNDS = 3  # of each
 CLOSE_S = 0.05  # to end the processes
 WARMUPS, RUNS = 10, 20
-BASELINE = {"graph_optimization_level": "ORT_DISABLE_ALL"}
+BASELINE: dict[str, Any] = {"graph_optimization_level": "ORT_DISABLE_ALL"}
 
 OLIVE = """
 import os

@@ -227,7 +227,7 @@ def _of_load(target: TargetSpec, asked: LoadTarget, said: Judged) -> TargetResul
         return replace(unknown, why=why, todo="Measure it again.", cause="failed")
     if (harness := point["harness"]) is not None and not harness["accepted"]:
         why = f"Not a measurement: {harness['reason']}"
-        todo = "Measure again on an idle machine, or with fewer streams."
+        todo = "Measure again on an idle machine."
         return replace(unknown, why=why, todo=todo, cause="rejected")
     found = replace(unknown, state=_LOAD_STATES[said.verdict], why=_load_words(asked, said))
     if limit is not None:

@@ -307,7 +307,7 @@ def test_streams_that_are_processes_share_the_queue(workers: Workers, model: Pat
         streams=2,
         batching=BatchingSpec(max_batch_size=4) if batched else None,
     )
-    [run], _ = serve(workers, [(one, even(200, 0.0005))], nothing)
+    [run], _ = serve(workers, [(one, even(200, 1e-9 if batched else 0.0005))], nothing)
     assert run.outcome == "complete", run.reason
     assert all(run.end_ns)
     assert set(run.stream) <= {0, 1}

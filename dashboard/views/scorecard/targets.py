@@ -222,7 +222,8 @@ def _draw_line(line: str) -> None:
                 key=key(line, "rate"),
                 placeholder="200",
                 persist_state="session",
-                width=120,
+                width=180,
+                format="%g",
                 help="Requests of the configuration's batch size, Poisson arrivals. Tested for 30 s or more.",
             )
         if metric.at_batch:
