@@ -283,9 +283,7 @@ def test_differences_and_distributions_of_no_measurement_are_not_offered(
 ) -> None:
     found = sample_load_result("traffic")
     spoiled = rejected()["points"][0]["harness"]
-    found["points"] = [
-        {**one, "harness": spoiled} for one in found["points"]
-    ]
+    found["points"] = [{**one, "harness": spoiled} for one in found["points"]]
     put(mlp, found)
     at = open_page("load", model=mlp)
     assert at.get_by_key(results.VIEW).options == [results.RATES, results.TIME, results.COSTS]
