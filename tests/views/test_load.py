@@ -237,7 +237,7 @@ def test_the_highest_rate_shows_confirmed_failed_and_capacity(open_page: Open, m
     put(mlp, sample_load_result("limit"))
     at = open_page("load", model=mlp)
     assert cards(at)["highest"] == "250/s"
-    assert cards(at)["capacity"] == "500/s"
+    assert lines(at, "failed: 300/s", "capacity 500/s")
     assert numbers(cards(at)["p99"]) == [18.42]
     assert lines(at, "failed: 300/s")
 

@@ -38,7 +38,7 @@ ICONS: Mapping[Color, str] = {
     "blue": "speed",
 }
 MOST_NAMED = 3  # rates in one sentence
-MOST_CELLS, MOST_LABEL = 5, 30  # numbers beside each other; characters above one
+MOST_CELLS, MOST_LABEL = 4, 30  # numbers beside each other; characters above one
 HARNESS_HELP = (
     "What ORTune itself added to the median: measured latencies minus those of an ideal queue with the same "
     "arrivals and service times. Above 10 % of p50 the run is not a measurement."
@@ -161,7 +161,7 @@ def cells(result: LoadResult, point: Point) -> list[Cell]:
     if len(result["configurations"]) > 1:
         return [*_compared_cells(result, point), *_worst_harness(result)]
     highest = result["highest"]
-    found = _highest_cells(highest[0]) if highest else [_completed(point)]
+    found = [_highest_cell(highest[0])] if highest else []
     if not is_rejected(point):
         p = load_charts.shown_p(result)
         for share in (p,) if highest or p == load_charts.P50 else (load_charts.P50, p):
@@ -170,6 +170,8 @@ def cells(result: LoadResult, point: Point) -> list[Cell]:
         found += [_over(point)] if point["limits"] else []
     if point["harness"] is not None:
         found.append(_harness(point["harness"]))
+    if not highest:
+        found.append(_completed(point))
     if point["cpus"] is not None:
         found.append(
             Cell(
@@ -190,7 +192,7 @@ def _compared_cells(result: LoadResult, point: Point) -> list[Cell]:
         highest = next((one for one in result["highest"] if one["configuration"] == index), None)
         alone = next((one for one in result["together"] if one["configuration"] == index), None)
         if highest is not None:
-            cell = _highest_cells(highest)[0]
+            cell = _highest_cell(highest)
         elif alone is not None:
             cell = Cell(
                 name="together",
@@ -236,24 +238,17 @@ def _harness(found: Harness) -> Cell:
     )
 
 
-def _highest_cells(found: Highest) -> list[Cell]:
+def _highest_cell(found: Highest) -> Cell:
     confirmed, failed = found["confirmed_per_s"], found["failed_per_s"]
-    return [
-        Cell(
-            name="highest",
-            label="Highest rate",
-            value="none" if confirmed is None else f"{rate_number(confirmed)}/s",
-            note="no rate failed" if failed is None else f"failed: {rate_number(failed)}/s",
-            help="Requests per second that passed in a fresh process, and the lowest rate that failed.",
-        ),
-        Cell(
-            name="capacity",
-            label="Capacity",
-            value=f"{rate_number(found['capacity_per_s'])}/s",
-            note="closed loop",
-            help="Requests per second that its streams complete back to back, without regard to latency.",
-        ),
-    ]
+    ends = "none failed" if failed is None else f"failed: {rate_number(failed)}/s"
+    return Cell(
+        name="highest",
+        label="Highest rate",
+        value="none" if confirmed is None else f"{rate_number(confirmed)}/s",
+        note=f"{ends}; capacity {rate_number(found['capacity_per_s'])}/s",
+        help="Requests per second that passed in a fresh process, and the lowest rate that failed. Capacity: "
+        "what its streams complete back to back (closed loop), without regard to latency.",
+    )
 
 
 def _completed(point: Point) -> Cell:
