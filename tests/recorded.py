@@ -31,4 +31,5 @@ def reported(store: Store) -> dict[str, list[str]]:
         "card": [next(one.study for one in comparisons if one.study.startswith("scorecard"))],
         "why": [pair.stem.removeprefix("why-"), pair.parent.name],
         "profile": [store.trials(kind="profile")[0].id],
+        "load": [store.trials(kind="load")[0].id],
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from core.evidence.load.load_types import (
+    LoadContrast,
     LoadResult,
     Percentile,
     Point,
@@ -130,11 +131,33 @@ def main_point(result: LoadResult) -> Point | None:
 
 
 def runs_of(result: LoadResult) -> list[RunResult]:
-    """Return the runs at the rates of their points: a run itself has the rate that its arrivals came to."""
-    nominal = {index: one["rate_per_s"] for one in result["points"] for index in one["runs"]}
+    """Return the runs as their points have them: at the rate that was wanted, and rejected with their point.
+
+    A run itself has the rate that its arrivals came to.
+    """
+    points = {index: one for one in result["points"] for index in one["runs"]}
+    found = []
+    for index, run in enumerate(result["runs"]):
+        point = points.get(index)
+        if point is not None:
+            harness = point["harness"] if is_rejected(point) else run["harness"]
+            run = RunResult(**{**run, "rate_per_s": point["rate_per_s"], "harness": harness})
+        found.append(run)
+    return found
+
+
+def contrasts_of(result: LoadResult) -> list[LoadContrast]:
+    """Return the differences between points that are measurements."""
+
+    def is_sound(configuration: int, rate: float) -> bool:
+        own = [one for one in result["points"] if one["configuration"] == configuration]
+        near = min(own, key=lambda one: abs(one["rate_per_s"] - rate), default=None)
+        return near is not None and not is_rejected(near)
+
     return [
-        RunResult(**{**run, "rate_per_s": nominal.get(index, run["rate_per_s"])})
-        for index, run in enumerate(result["runs"])
+        one
+        for one in result["contrasts"]
+        if is_sound(one["configuration"], one["rate_per_s"]) and is_sound(one["baseline"], one["rate_per_s"])
     ]
 
 

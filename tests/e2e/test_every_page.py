@@ -83,8 +83,9 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
     run = sample_run(200)
     told(site.home, load.id, "load", load={
         "run": 2, "runs": 3, "configuration": 0, "label": "ORT default", "rate_per_s": 200.0,
-        "elapsed_s": 16.0, "duration_s": 32.0, "queue": 3, "course": run["course"][:16], "p50_s": 0.0023, "p99_s": 0.0154,
-        "points": [sample_point(run, 0)], "limits": ["p99<=20ms"], "stage": "traffic",
+        "elapsed_s": 16.0, "duration_s": 32.0, "queue": 3, "course": run["course"][:16],
+        "p50_s": 0.0023, "p99_s": 0.0154, "points": [sample_point(run, 0)], "limits": ["p99<=20ms"],
+        "stage": "traffic",
     })  # fmt: skip
     return {
         "Load": (f"/load?trial={load.id}", "load.run"),

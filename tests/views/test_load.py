@@ -278,6 +278,18 @@ def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
     assert "Distribution" not in texts(at)
 
 
+def test_differences_and_distributions_of_no_measurement_are_not_offered(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    found = sample_load_result("traffic")
+    spoiled = rejected()["points"][0]["harness"]
+    found["points"] = [{**one, "harness": spoiled} for one in found["points"]]
+    put(mlp, found)
+    at = open_page("load", model=mlp)
+    assert at.get_by_key(results.VIEW).options == [results.RATES, results.TIME, results.COSTS]
+    assert "Versus" not in list_columns(at)
+
+
 def test_a_harness_that_is_late_in_the_tail_alone_is_said_so(open_page: Open, mlp: ModelRecord) -> None:
     found = rejected()
     harness = {**found["runs"][0]["harness"], "share_of_p50": 0.07, "p99_s": 0.0069}  # type: ignore[dict-item]

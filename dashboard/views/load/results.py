@@ -64,6 +64,7 @@ def draw(trial: Trial, *, brief: bool = False) -> None:
         st.info(f"This load test was cancelled. {kept}", icon=":material/cancel:")
     if result is None:
         return
+    result = {**result, "contrasts": load_charts.contrasts_of(result)}
     with st.container(key="load.answer", gap="xsmall"):
         _headline(trial, result)
         with st.container(key="load.first", gap="xsmall"):
@@ -140,7 +141,8 @@ def _endings(result: LoadResult) -> list[str]:
         if one["outcome"] in ("failed", "saturated"):
             lines.append(f"At {where}: {one['reason'] or one['outcome']}")
         elif is_rejected(one) and one["harness"] is not None:
-            spoiled[where] = one["harness"]
+            worse = spoiled.get(where, one["harness"])
+            spoiled[where] = max(worse, one["harness"], key=lambda each: each["share_of_p50"])
     if spoiled:
         listed = "; ".join(list(spoiled)[:MOST_NAMED])
         more = f"; {len(spoiled) - MOST_NAMED} more" if len(spoiled) > MOST_NAMED else ""
@@ -349,7 +351,7 @@ def views(result: LoadResult) -> list[str]:
         found.append(DIFFERENCES)
     if any(one["course"] for one in result["runs"]):
         found.append(TIME)
-    if any(one["ecdf"] and not is_rejected(one) for one in result["runs"]):
+    if any(one["ecdf"] and not is_rejected(one) for one in load_charts.runs_of(result)):
         found.append(SHARES)
     if any(len(one["batches"]) > 1 for one in result["runs"]):
         found.append(BATCHES)
@@ -512,7 +514,7 @@ def _together(result: LoadResult) -> None:
 def _differences(result: LoadResult) -> None:
     info = load_cost_charts.differences_info(result)
     _plot(
-        compare_charts.forest(info),
+        compare_charts.forest(info, least=load_charts.TALL_PX - 60),
         "Speed at the same rate",
         "differences",
         f"Latency versus {info.baseline} at the same rates, with 95 % intervals; the band is the margin",
