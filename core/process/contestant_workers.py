@@ -59,6 +59,8 @@ class _WorkerChannel:
         self.socket = end
         self.cancel = cancel
         self.channel_state = RequestChannel()
+        self._readable = select.poll()  # `select` refuses descriptors from 1024 on, which a server reaches
+        self._readable.register(end, select.POLLIN)
 
     def send(self, do: str, arguments: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
         data = self.channel_state.request(do, arguments)
@@ -85,7 +87,7 @@ class _WorkerChannel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
-            if select.select([self.socket], [], [], min(left, TICK_S))[0]:
+            if self._readable.poll(1000 * min(left, TICK_S)):
                 try:
                     self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
                 except ConnectionResetError:

@@ -84,6 +84,10 @@ class _File:
         with contextlib.suppress(OSError):
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", None) is not None:
+            self.close()
+
     def text(self) -> str:
         """Return the whole text; empty if the file cannot be read any more."""
         if self._descriptor is None:
