@@ -36,7 +36,7 @@ def find_highest(page: Page, site: Site) -> float | None:
     trial_id = started(page, button(page, "load.run"))
     expect(page.locator('.st-key-load-live .ol-picture[role="img"]').first).to_be_visible(timeout=JOB_MS)
     expect(keyed(page, "load.cancel")).to_be_visible()
-    expect(page.locator(".st-key-load-answer h3").first).to_be_visible(timeout=JOB_MS)
+    expect(page.locator(".st-key-load-cancel")).to_have_count(0, timeout=JOB_MS)
     finished(page)
     result = load_of(site.store.trial(trial_id))
     assert result is not None

@@ -49,7 +49,8 @@ def page() -> None:
     if SHOWN.is_new_model(record) and (shown is None or not _is_of(shown, record)):
         shown = tests[0] if tests else None
         SHOWN.show(shown.id if shown is not None else None)
-        if shown is not None and form.QUESTION not in st.session_state:  # nothing was chosen here yet
+        unchosen = form.QUESTION not in st.session_state and controls.settings_unchosen()
+        if shown is not None and (unchosen or state.recorded()):
             with contextlib.suppress(TunerError):  # of another version
                 _fill(shown)
     with bar.choice:
