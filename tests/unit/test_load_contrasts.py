@@ -68,3 +68,28 @@ def test_only_turns_that_both_have_count_and_three_are_too_few() -> None:
     found = load_contrast(runs((0.01, None, 0.01, 0.011, 0.01)), runs((*BASELINE, 0.011)), 0.99)
     assert found is not None
     assert found["turns"] == 4
+
+
+def test_a_configuration_that_saturates_in_some_turns_is_not_compared() -> None:
+    """The turns in which it kept up would favour it."""
+    some = runs((0.01,) * 6)
+    some[2] = {**some[2], "outcome": "saturated", "latency": []}
+    assert load_contrast(some, runs((0.012,) * 6), 0.99) is None
+    assert load_contrast(runs((0.012,) * 6), some, 0.99) is None
+
+
+def test_turns_that_are_no_measurement_do_not_count() -> None:
+    some = runs((0.01, 0.01, 0.01, 0.011, 0.012, 0.01))
+    added = some[0]["harness"]
+    assert added is not None
+    for turn in (0, 1):
+        some[turn] = {**some[turn], "harness": {**added, "accepted": False}}
+    found = load_contrast(some, runs((0.012,) * 6), 0.99)
+    assert found is not None
+    assert found["turns"] == 4
+
+
+def test_the_rate_is_the_one_that_was_asked_for() -> None:
+    found = load_contrast(runs((0.01,) * 4), runs(BASELINE), 0.99, rate=30.0)
+    assert found is not None
+    assert found["rate_per_s"] == 30.0

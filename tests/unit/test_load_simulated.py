@@ -34,6 +34,8 @@ def run_of(turn: int, p: float, factor: float, rng: random.Random) -> RunResult:
         "configuration": 0,
         "rate_per_s": RATE,
         "turn": turn,
+        "outcome": "complete",
+        "harness": None,
         "latency": [{"p": p, "value_s": values[int(p * len(values))], "low_s": None, "high_s": None}],
     }  # type: ignore[typeddict-item]
 

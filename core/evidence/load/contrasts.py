@@ -25,25 +25,32 @@ def load_contrast(
     baseline: Sequence[RunResult],
     p: float,
     *,
+    rate: float | None = None,
     family: int = 1,
     margin: float = DEFAULT_MARGIN,
 ) -> LoadContrast | None:
-    """Compare the percentile `p` of two configurations at one rate; None: too few common turns have it.
+    """Compare the percentile `p` of two configurations at one rate; None: they cannot be compared.
+
+    Turns in which a run is no measurement do not count; at least four must be left. One that saturated in any
+    turn is not compared, because the turns in which it did not would favour it.
 
     Args:
         runs: of the configuration, one for each turn.
         baseline: of the other.
         p: 0.99 for p99.
+        rate: requests/s that were asked for; None: those of a trace as recorded.
         family: contrasts whose intervals hold together.
         margin: relative difference below which two configurations are equivalent.
     """
+    if any(run["outcome"] == "saturated" for run in (*runs, *baseline)):
+        return None
     own, other = _by_turn(runs, p), _by_turn(baseline, p)
     turns = sorted(own.keys() & other.keys())
     if len(turns) < MIN_TURNS:
         return None
     ratio, low, high = _interval([math.log(other[turn] / own[turn]) for turn in turns], family)
     return {
-        "rate_per_s": runs[0]["rate_per_s"],
+        "rate_per_s": statistics.fmean(run["rate_per_s"] for run in runs) if rate is None else rate,
         "configuration": runs[0]["configuration"],
         "baseline": baseline[0]["configuration"],
         "p": p,
@@ -73,5 +80,6 @@ def _by_turn(runs: Sequence[RunResult], p: float) -> Mapping[int, float]:
     return {
         run["turn"]: value
         for run in runs
+        if (added := run["harness"]) is None or added["accepted"]
         if (one := percentile_at(run["latency"], p)) is not None and (value := one["value_s"]) > 0
     }

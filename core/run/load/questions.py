@@ -98,7 +98,9 @@ class LoadRun:
             first = [self.record.runs[index] for index in self._runs_of(self.prepared[0], rate)]
             for one in self.prepared[1:]:
                 own = [self.record.runs[index] for index in self._runs_of(one, rate)]
-                found = [load_contrast(own, first, p, family=family) for p in dict.fromkeys(wanted)]
+                found = [
+                    load_contrast(own, first, p, rate=rate, family=family) for p in dict.fromkeys(wanted)
+                ]
                 self.record.contrasts += [contrast for contrast in found if contrast is not None]
 
     def _runs_of(self, one: PreparedService, rate: float | None) -> list[int]:
@@ -360,7 +362,9 @@ class LoadRun:
             trials[index]["point"] = places[index]
         alone = [self.record.runs[run] for run in runs[None]]
         contrasts = [
-            load_contrast([self.record.runs[run] for run in runs[index]], alone, p, family=len(ran))
+            load_contrast(
+                [self.record.runs[run] for run in runs[index]], alone, p, rate=rate, family=len(ran)
+            )
             if index in runs
             else None
             for index in range(len(trials))
@@ -413,7 +417,7 @@ class LoadRun:
         own, other = ([self.record.runs[run] for run in runs] for runs in (alone, shared))
         points = {tuple(one["runs"]): one for one in self.record.points}
         without, beside = points.get(tuple(alone)), points.get(tuple(shared))
-        found = load_contrast(own, other, p, family=len(self.prepared))
+        found = load_contrast(own, other, p, rate=self.load.rates[index], family=len(self.prepared))
         return {
             "configuration": index,
             "p": p,
