@@ -6,7 +6,7 @@ all the same is kept, because the harness only delays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from core.evidence.load.load_result import latency_text as latency_text
@@ -256,11 +256,6 @@ def _arrivals_words(asked: ArrivalsSpec) -> str:
         case "trace":
             return "a recorded trace"
     return "Poisson arrivals"
-
-
-def joined(texts: Iterable[str]) -> str:
-    """Return distinct texts, in order, with semicolons between them."""
-    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def requests_words(asked: LoadSpec, batch: int = 1) -> str:

@@ -216,7 +216,7 @@ def _short(point: Point) -> str:
 def _alone_words(one: Alone, label: str) -> str:
     name = percentile_name(one["p"])
     if one["alone_s"] is None or one["together_s"] is None:
-        return f"{label}: not known."
+        return f"{label}: {name} is not known, because a run was no measurement."
     return f"{label}: {name} {ms(one['alone_s'], 3)} alone, {ms(one['together_s'], 3)} together."
 
 

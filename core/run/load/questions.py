@@ -430,7 +430,9 @@ class LoadRun:
 
 
 def _value(found: Point | None, p: float) -> float | None:
-    one = None if found is None else percentile_at(found["latency"], p)
+    if found is None or (found["harness"] is not None and not found["harness"]["accepted"]):
+        return None  # no measurement
+    one = percentile_at(found["latency"], p)
     return None if one is None else one["value_s"]
 
 

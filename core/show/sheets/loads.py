@@ -146,9 +146,11 @@ def _resources(result: LoadResult) -> Iterator[Fact]:
 
 
 def _machine(result: LoadResult) -> Iterator[Fact]:
-    busy = [found["words"] for run in result["runs"] if (found := run.get("busy"))]
+    busy = [found for run in result["runs"] if (found := run.get("busy"))]
     if busy:
-        yield Fact("machine", load_text.joined(busy), "orange")
+        worst = max(busy, key=lambda one: one["cores"])
+        most = "" if len(result["runs"]) == 1 else f" (most of {len(result['runs'])} runs)"
+        yield Fact("machine", f"{worst['words']}{most}", "orange")
 
 
 def _notes(trial: Trial, result: LoadResult) -> list[str]:
