@@ -14,7 +14,7 @@ from core.api import arguments
 from core.api.models import ModelLike, reference
 from core.api.requests import Config, check_spec, labels, named, spec_of, with_sizes
 from core.api.results import Result
-from core.api.session import OnProgress, Session, Status, default_session
+from core.api.session import OnProgress, Session, Status, default_session, ended_trial
 from core.api.settings import EFFORT, given_of
 from core.evidence.comparison import DEFAULT_LABEL, Configuration
 from core.evidence.load.arrivals import kinds_of
@@ -461,17 +461,10 @@ def load_test_result(
         status: how its job ended, for a store that could not save its end.
     """
     store = session.store
-
-    def read() -> Trial:
-        trial = store.trial(trial_id)
-        if status is None or trial.state == status.state:
-            return trial
-        return replace(trial, state=status.state, error=status.error)
-
     return Result(
         kind="load",
         id=trial_id,
-        read=read,
+        read=lambda: ended_trial(store, trial_id, status),
         document=lambda trial: {**trial.to_dict(), **(assumed or {})},
         content=loads.load_sheet,
         says=_verdict,

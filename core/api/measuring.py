@@ -28,7 +28,7 @@ from core.api.requests import (
     with_sizes,
 )
 from core.api.results import Result
-from core.api.session import OnProgress, Session, default_session
+from core.api.session import OnProgress, Session, default_session, ended_trial
 from core.api.settings import EFFORT, given_of, spec_data
 from core.evidence import continuation
 from core.evidence.comparison import CANDIDATE_LABEL, Comparison, Configuration, failures
@@ -154,17 +154,10 @@ def trial_result(
         status: how its job ended, for a store that could not save its end.
     """
     store = session.store
-
-    def read() -> Trial:
-        trial = store.trial(trial_id)
-        if status is None or trial.state == status.state:
-            return trial
-        return replace(trial, state=status.state, error=status.error)
-
     return Result(
         kind="trial",
         id=trial_id,
-        read=read,
+        read=lambda: ended_trial(store, trial_id, status),
         document=lambda trial: {**trial.to_dict(), **(sizes or {})},
         content=lambda trial: trial_sheet(store, trial),
         says=lambda trial: _verdict(store, trial),

@@ -13,10 +13,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from core.evidence.measurement import Trial
 from core.process.job_worker import Run, run_job
 from core.process.job_worker import refuse_worker as refuse_worker
 from core.process.machine_queue import Entry as Entry
@@ -203,3 +205,17 @@ def result_of(status: Status) -> dict[str, object]:
     if status.result is None:
         raise WorkerError("The job gave no result.")
     return status.result
+
+
+def ended_trial(store: Store, trial_id: str, status: Status | None) -> Trial:
+    """Return a trial as the store has it, or with the end of its job where the store could not save that.
+
+    Args:
+        store: holds it.
+        trial_id: its ID.
+        status: how its job ended; None: it has not, or that is not known.
+    """
+    trial = store.trial(trial_id)
+    if status is None or trial.state == status.state:
+        return trial
+    return replace(trial, state=status.state, error=status.error)

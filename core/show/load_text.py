@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from core.evidence.load.load_result import is_rejected as is_rejected
 from core.evidence.load.load_result import latency_text as latency_text
 from core.evidence.load.load_result import limit_sentence as limit_sentence
 from core.evidence.load.load_result import percentile_at, rate_words
@@ -70,11 +71,6 @@ def rate_number(rate_per_s: float) -> str:
 
 
 # --- points -------------------------------------------------------------------------------------------------
-
-
-def is_rejected(point: Point | RunResult) -> bool:
-    """Whether the harness added too much, so that the latencies are no measurement."""
-    return point["harness"] is not None and not point["harness"]["accepted"]
 
 
 def shown_latency(point: Point | RunResult) -> Sequence[Percentile]:

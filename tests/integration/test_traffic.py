@@ -23,8 +23,9 @@ from core.spec.load import BatchingSpec
 from core.wire import traffic_record
 from core.wire.errors import Cancelled, ModelError, SpecError
 from core.wire.traffic_record import TrafficRecord
+from core.worker.measure.footprint import private_bytes
 from core.worker.measure.inference import contender
-from core.worker.measure.traffic import Batcher, Traffic, private_bytes
+from core.worker.measure.traffic import Batcher, Traffic
 from tests import tiny_models
 from tests.integration.test_benchmark import make_plan
 

@@ -13,7 +13,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from core.evidence.load.load_result import percentile_name, rate_words
+from core.evidence.load.load_result import is_rejected, percentile_name, rate_words
 from core.evidence.load.load_types import (
     Arrivals,
     Batching,
@@ -215,7 +215,7 @@ def chosen(
     for index, (trial, found) in enumerate(zip(trials, contrasts, strict=True)):
         if trial["point"] is None or points[trial["point"]]["verdict"] != "PASS":
             continue
-        if _is_rejected(points[trial["point"]]):
+        if is_rejected(points[trial["point"]]):
             continue
         faster = found is not None and found["verdict"] == "FASTER"
         if faster or alone["verdict"] == "FAIL":
@@ -223,7 +223,7 @@ def chosen(
     best = min(able)[1] if able else None
     at = f"at {rate_words(alone['rate_per_s'])}"
     name, without = percentile_name(p), _latency_words(alone, p)
-    if best is None and _is_rejected(alone):
+    if best is None and is_rejected(alone):
         words = f"Not a measurement {at}: {alone['harness']['reason']}" if alone["harness"] else ""
     elif best is None:
         ran = sum(one["point"] is not None for one in trials)
@@ -249,17 +249,12 @@ def chosen(
     }
 
 
-def _is_rejected(point: Point) -> bool:
-    """Whether the harness added too much, so that its latencies are no measurement."""
-    return point["harness"] is not None and not point["harness"]["accepted"]
-
-
 def _latency(point: Point, p: float) -> float:
     return next((one["value_s"] for one in point["latency"] if abs(one["p"] - p) < 1e-9), math.inf)
 
 
 def _latency_words(point: Point, p: float) -> str:
     value = _latency(point, p)
-    if _is_rejected(point):
+    if is_rejected(point):
         return "not a measurement"
     return ms(value, 3) if math.isfinite(value) else "not reached (saturated)"

@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from core.evidence.load.load_result import percentile_at
+from core.evidence.load.load_result import is_rejected, percentile_at
 from core.evidence.load.load_types import LoadContrast, RunResult
 from core.evidence.speedup_interval import RESOLUTION
 from core.evidence.statistics import CONFIDENCE, t_quantile
@@ -80,6 +80,6 @@ def _by_turn(runs: Sequence[RunResult], p: float) -> Mapping[int, float]:
     return {
         run["turn"]: value
         for run in runs
-        if (added := run["harness"]) is None or added["accepted"]
+        if not is_rejected(run)
         if (one := percentile_at(run["latency"], p)) is not None and (value := one["value_s"]) > 0
     }

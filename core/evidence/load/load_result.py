@@ -56,6 +56,11 @@ def load_result(load: LoadSpec, record: LoadRecord) -> LoadResult:
     }
 
 
+def is_rejected(found: Point | RunResult) -> bool:
+    """Whether the harness added too much, so that the latencies are no measurement."""
+    return found["harness"] is not None and not found["harness"]["accepted"]
+
+
 def worst(verdicts: Sequence[LoadVerdict | None]) -> LoadVerdict | None:
     """Return the verdict of all: FAIL if one failed, PASS only if all passed; None: there is none."""
     known = [one for one in verdicts if one is not None]
@@ -155,11 +160,10 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
     certain = f"({bound}, 95 % confidence; {100 * found['allowed']:.6g} % allowed)"
     at = f"at {rate_words(point['rate_per_s'])}"
     share = f"{share_text(found['share'])} of {point['requests']:,} requests"
-    added = point["harness"]
     limit = parse_load_limit(found["limit"])
     if limit.at_most_s is None:
         return f"{said}: {at}, {share} timed out {certain}."
-    if added is not None and not added["accepted"]:
+    if (added := point["harness"]) is not None and is_rejected(point):
         return (
             f"{said}: {at}, {share} were slower than {1e3 * limit.at_most_s:.6g} ms {certain}, although "
             f"the harness added {share_text(added['share_of_p50'])} of the median latency. The percentiles "
@@ -174,8 +178,7 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
 def point_words(point: Point) -> str:
     """Return the answer at one rate in sentences with its numbers and intervals, the worst limit first."""
     at = f"at {rate_words(point['rate_per_s'])}"
-    harness = point["harness"]
-    if harness is not None and not harness["accepted"] and point["verdict"] != "PASS":
+    if (harness := point["harness"]) is not None and is_rejected(point) and point["verdict"] != "PASS":
         return f"Not a measurement {at}: {harness['reason']}"
     if point["outcome"] == "saturated":
         return (
@@ -205,7 +208,7 @@ def _p_of(limit: str) -> float | None:
 def _short(point: Point) -> str:
     if point["outcome"] == "saturated":
         return "saturated"
-    if (harness := point["harness"]) is not None and not harness["accepted"]:
+    if is_rejected(point):
         return "passed, in spite of the harness" if point["verdict"] == "PASS" else "not a measurement"
     verdict = {"PASS": "passed, ", "FAIL": "failed, ", "UNDECIDED": "undecided, "}.get(
         point["verdict"] or "", ""

@@ -18,10 +18,10 @@ from typing import TypedDict
 
 from core.evidence import background_load
 from core.evidence.load.bounds import Clusters, Counted, judge, percentiles, requests_needed
+from core.evidence.load.load_result import worst
 from core.evidence.load.load_types import (
     Harness,
     LimitResult,
-    LoadVerdict,
     NewShapeCost,
     Percentile,
     Point,
@@ -184,7 +184,7 @@ def run_result(
         "waiting": [] if raw.outcome == "saturated" else waiting,
         "harness": added,
         "limits": limits,
-        "verdict": worst_verdict(limits),
+        "verdict": worst([one["verdict"] for one in limits]),
         "batches": _batches(raw),
         "new_shapes": _new_shapes(raw),
         "queue_max": _queue_max(raw),
@@ -271,14 +271,6 @@ def _undecided(limits: Sequence[LoadLimit], judged: Sequence[LimitResult], laten
                 f"{len(latencies.ordered):,}."
             )
     return found
-
-
-def worst_verdict(limits: Sequence[LimitResult]) -> LoadVerdict | None:
-    """Return the verdict of all limits: FAIL if one fails, PASS if all pass; None: there is no limit."""
-    verdicts = [one["verdict"] for one in limits]
-    if not verdicts:
-        return None
-    return "FAIL" if "FAIL" in verdicts else "UNDECIDED" if "UNDECIDED" in verdicts else "PASS"
 
 
 def _calls(raw: RawRun) -> Iterator[tuple[int, int, int]]:
@@ -410,7 +402,7 @@ def point(
         "samples_per_s": statistics.fmean(one["samples_per_s"] for one in results),
         "latency": latency,
         "limits": limits,
-        "verdict": worst_verdict(limits),
+        "verdict": worst([one["verdict"] for one in limits]),
         "harness": added,
         "cpus": statistics.fmean(cpus) if cpus else None,
         "memory_bytes": max(memory, default=None),
@@ -422,11 +414,11 @@ def _worst_harness(results: Sequence[RunResult]) -> Harness | None:
     found = [one["harness"] for one in results if one["harness"] is not None]
     if not found:
         return None
-    worst = max(found, key=lambda one: (not one["accepted"], one["share_of_p50"]))
+    largest = max(found, key=lambda one: (not one["accepted"], one["share_of_p50"]))
     rejected = sum(not one["accepted"] for one in found)
     if rejected and len(found) > 1:
-        return {**worst, "reason": f"{worst['reason']} So in {rejected} of {len(found)} runs."}
-    return worst
+        return {**largest, "reason": f"{largest['reason']} So in {rejected} of {len(found)} runs."}
+    return largest
 
 
 # --- course -------------------------------------------------------------------------------------------------

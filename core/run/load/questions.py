@@ -18,8 +18,8 @@ from core.evidence.load import batching as evidence_of_batching
 from core.evidence.load.arrivals import schedule
 from core.evidence.load.contrasts import load_contrast
 from core.evidence.load.limit_search import DEFAULT_BUDGET_S, LimitSearch, Step, Tried, out_of_reach
-from core.evidence.load.load_result import LoadRecord, percentile_at
-from core.evidence.load.load_types import Alone, Arrivals, BatchingTrial, Point, RawRun, ServiceTime
+from core.evidence.load.load_result import LoadRecord, is_rejected, percentile_at
+from core.evidence.load.load_types import Arrivals, BatchingTrial, Point, RawRun, ServiceTime
 from core.evidence.load.run_result import LiveCourse, point, run_result
 from core.evidence.statistics import percentile
 from core.process.contestant_workers import Workers
@@ -91,16 +91,12 @@ class LoadRun:
 
     def _compare(self, rates: Sequence[float | None]) -> None:
         """Contrast every configuration with the first, at every rate."""
-        limit = self.load.latency_limit
-        wanted = [0.5, 0.99 if limit is None else limit.percentile]
         family = max(1, len(self.prepared) - 1)
         for rate in rates:
             first = [self.record.runs[index] for index in self._runs_of(self.prepared[0], rate)]
             for one in self.prepared[1:]:
                 own = [self.record.runs[index] for index in self._runs_of(one, rate)]
-                found = [
-                    load_contrast(own, first, p, rate=rate, family=family) for p in dict.fromkeys(wanted)
-                ]
+                found = [load_contrast(own, first, p, rate=rate, family=family) for p in self._percentiles()]
                 self.record.contrasts += [contrast for contrast in found if contrast is not None]
 
     def _runs_of(self, one: PreparedService, rate: float | None) -> list[int]:
@@ -274,7 +270,7 @@ class LoadRun:
                 verdict=found["verdict"] or "UNDECIDED",
                 outcome=found["outcome"],
                 over=max((limit["share"] / limit["allowed"] for limit in found["limits"]), default=0.0),
-                rejected=found["harness"] is not None and not found["harness"]["accepted"],
+                rejected=is_rejected(found),
             )
         )
         if found["outcome"] == "failed":
@@ -397,41 +393,41 @@ class LoadRun:
                         self.record.runs[run]["turn"] = turn
                         (shared if who is None else alone)[one.index].append(run)
         finally:
-            for index in shared:
-                self._add_point(shared[index])
-                self._add_point(alone[index])
-        self.record.together = [
-            cost
-            for index in shared
-            for p in self._percentiles()
-            if (cost := self._cost_of_sharing(index, alone[index], shared[index], p)) is not None
-        ]
+            places = {
+                index: (self._add_point(shared[index]), self._add_point(alone[index])) for index in shared
+            }
+        for index, (beside, without) in places.items():
+            if beside is None or without is None:
+                continue
+            for p in self._percentiles():
+                compared = load_contrast(
+                    [self.record.runs[run] for run in alone[index]],
+                    [self.record.runs[run] for run in shared[index]],
+                    p,
+                    rate=rates[index],
+                    family=len(self.prepared),
+                )
+                self.record.together.append(
+                    {
+                        "configuration": index,
+                        "p": p,
+                        "alone_s": _value(self.record.points[without], p),
+                        "together_s": _value(self.record.points[beside], p),
+                        "ratio": None if compared is None else compared["ratio"],
+                        "ratio_low": None if compared is None else compared["ratio_low"],
+                        "ratio_high": None if compared is None else compared["ratio_high"],
+                    }
+                )
 
     def _percentiles(self) -> list[float]:
         limit = self.load.latency_limit
         return list(dict.fromkeys([0.5, 0.99 if limit is None else limit.percentile]))
 
-    def _cost_of_sharing(
-        self, index: int, alone: Sequence[int], shared: Sequence[int], p: float
-    ) -> Alone | None:
-        own, other = ([self.record.runs[run] for run in runs] for runs in (alone, shared))
-        points = {tuple(one["runs"]): one for one in self.record.points}
-        without, beside = points.get(tuple(alone)), points.get(tuple(shared))
-        found = load_contrast(own, other, p, rate=self.load.rates[index], family=len(self.prepared))
-        return {
-            "configuration": index,
-            "p": p,
-            "alone_s": _value(without, p),
-            "together_s": _value(beside, p),
-            "ratio": None if found is None else found["ratio"],
-            "ratio_low": None if found is None else found["ratio_low"],
-            "ratio_high": None if found is None else found["ratio_high"],
-        }
 
-
-def _value(found: Point | None, p: float) -> float | None:
-    if found is None or (found["harness"] is not None and not found["harness"]["accepted"]):
-        return None  # no measurement
+def _value(found: Point, p: float) -> float | None:
+    """The percentile of a point; None: it is no measurement, or its requests cannot support it."""
+    if is_rejected(found):
+        return None
     one = percentile_at(found["latency"], p)
     return None if one is None else one["value_s"]
 

@@ -49,7 +49,7 @@ from core.worker.measure.streams import (
     common_window,
     completed,
 )
-from core.worker.measure.traffic import Traffic, private_bytes
+from core.worker.measure.traffic import Traffic
 from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 
@@ -355,7 +355,7 @@ class Contestant:
         replies = None if siblings is None else siblings.ask_all(wire.TRAFFIC, {"begin_ns": begin_ns})
         meter.start()
         traffic.serve(begin_ns)
-        counters, memory = meter.stop(), private_bytes()
+        counters, memory = meter.stop(), footprint.private_bytes()
         if replies is not None:
             others = replies()
             counters = add_counters([counters, *(one["counters"] for one in others)])

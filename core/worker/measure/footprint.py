@@ -100,6 +100,18 @@ def parse_shared(rollup: str) -> int:
     return max(0, int(rss[1]) - int(pss[1])) * 1024
 
 
+def private_bytes(rollup: Path = _ROLLUP) -> int | None:
+    """Return the memory that this process has written, for itself alone; None: this system does not tell.
+
+    Pages of files, such as libraries and mapped weights, are shared with any process that reads them too.
+    """
+    try:
+        text = rollup.read_text(encoding="ascii")
+    except OSError:
+        return None
+    return 1024 * sum(map(int, re.findall(r"^Private_(?:Dirty|Hugetlb): +(\d+) kB", text, re.MULTILINE)))
+
+
 def group_peak_bytes(peaks: Sequence[int], shared: Sequence[int]) -> int:
     """Return the peak memory of several processes; pages that they share count once.
 

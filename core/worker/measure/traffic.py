@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-import re
 import sys
 import threading
 import time
@@ -33,9 +32,6 @@ from core.worker.session.feeds import Array, make_feeds
 
 LONGEST_SLEEP_NS = 50_000_000  # after which a stream looks whether it shall stop
 _PR_SET_TIMERSLACK = 29
-_ROLLUP = Path("/proc/self/smaps_rollup")
-
-Clock = Callable[[], int]
 
 
 class Traffic:
@@ -343,16 +339,3 @@ def set_timer_slack() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-
-
-def private_bytes(rollup: Path = _ROLLUP) -> int | None:
-    """Return the memory that this process has written, for itself alone; None: this system does not tell.
-
-    Pages of files, such as libraries and mapped weights, are shared with any process that reads them too.
-    """
-    try:
-        text = rollup.read_text(encoding="ascii")
-    except OSError:
-        return None
-    found: Iterator[str] = iter(re.findall(r"^Private_(?:Dirty|Hugetlb): +(\d+) kB", text, re.MULTILINE))
-    return 1024 * sum(map(int, found))
