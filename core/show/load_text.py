@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from core.evidence.load.load_result import has_no_answer as has_no_answer
 from core.evidence.load.load_result import is_rejected as is_rejected
 from core.evidence.load.load_result import latency_text as latency_text
 from core.evidence.load.load_result import limit_sentence as limit_sentence
@@ -88,14 +89,14 @@ def harness_text(found: Harness | None) -> str:
 
 def verdict_text(point: Point | RunResult) -> str:
     """Return the verdict of a point in one to three words: `PASS`, `FAIL, saturated`, `not a measurement`."""
-    if is_rejected(point) and point["verdict"] != "PASS":
+    if has_no_answer(point):
         return NOT_A_MEASUREMENT
     return ", ".join(filter(None, [point["verdict"], _ENDED.get(point["outcome"])]))
 
 
 def point_color(point: Point | RunResult) -> Color | None:
     """Return the colour of a point: that of its verdict; None: it has no verdict and is complete."""
-    if is_rejected(point) and point["verdict"] != "PASS":
+    if has_no_answer(point):
         return "gray"
     if point["outcome"] in ("failed", "saturated"):
         return "red"
@@ -148,7 +149,7 @@ def outcome(result: LoadResult) -> LoadVerdict:
     fresh = [one for one in result["points"] if one["fresh"]]
     if result["batching"] is not None:  # other pairs may fail
         return result["verdict"] or "PASS"
-    known = [one for one in fresh if not is_rejected(one) or one["verdict"] == "PASS"]
+    known = [one for one in fresh if not has_no_answer(one)]
     if any(one["verdict"] == "FAIL" or one["outcome"] == "failed" for one in known):
         return "FAIL"
     undecided = any(one["verdict"] == "UNDECIDED" for one in known)
@@ -160,7 +161,7 @@ def color(result: LoadResult) -> Color:
     if result["highest"]:
         return "green" if any(one["confirmed_per_s"] is not None for one in result["highest"]) else "red"
     fresh = [one for one in result["points"] if one["fresh"]]
-    if any(is_rejected(one) and one["verdict"] != "PASS" for one in fresh):
+    if any(map(has_no_answer, fresh)):
         return "gray"
     if result["verdict"] is not None:
         return COLORS[result["verdict"]]

@@ -23,6 +23,7 @@ from core.evidence.load.load_types import (
 )
 from core.show.load_text import (
     NOT_A_MEASUREMENT,
+    has_no_answer,
     is_rejected,
     latency_text,
     percentile,
@@ -125,7 +126,7 @@ def main_point(result: LoadResult) -> Point | None:
         index = batching["trials"][batching["best"]]["point"]
         if index is not None and index < len(result["points"]):
             return result["points"][index]
-    sound = [one for one in points if one["outcome"] == "complete" and not is_rejected(one)]
+    sound = [one for one in points if one["outcome"] == "complete" and not has_no_answer(one)]
     fresh = [one for one in points if one["fresh"]]
     return max(sound or fresh or points, key=lambda one: one["rate_per_s"], default=None)
 
@@ -275,6 +276,8 @@ def _rate_point(one: Point, known: Percentile, label: str) -> RatePoint:
 def _lost_point(one: Point, label: str, index: int, p: float) -> LostPoint:
     if is_rejected(one):
         why, said = NOT_A_MEASUREMENT, one["harness"]["reason"] if one["harness"] else ""
+        if not has_no_answer(one):
+            said = f"it passed; the latencies are no measurement: {said}"
     elif one["outcome"] != "complete":
         why, said = one["outcome"], f"{one['requests']:,} requests"
     else:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.cli.output import EXIT_CANCELLED, EXIT_FAILED, EXIT_UNDECIDED
-from core.show.load_text import NOT_A_MEASUREMENT, is_rejected
+from core.show.load_text import NOT_A_MEASUREMENT, has_no_answer
 from tests import tiny_models
 from tests.command_line import CommandLine, Done
 from tests.waiting import WAIT_S
@@ -36,7 +36,7 @@ def line(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandL
 def disturbed(done: Done) -> bool:
     """Whether other programs spoiled a run; its document must say so."""
     points = done.document["load"]["points"]
-    spoiled = any(is_rejected(one) for one in points if one["fresh"])
+    spoiled = any(has_no_answer(one) for one in points if one["fresh"])
     assert not spoiled or done.code in (EXIT_UNDECIDED, EXIT_FAILED)
     assert not spoiled or NOT_A_MEASUREMENT in done.document["load"]["words"].lower()
     return spoiled

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.evidence.load.load_result import point_words
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.show import load_text
@@ -276,6 +277,21 @@ def test_a_run_that_is_no_measurement_shows_the_harness_and_no_percentile(
     assert {one["name"] for one in figure(at)["data"]} == {"arrivals", "completions", "queue"}
     assert not any(one.startswith("p50") or one.startswith("p99") for one in list_columns(at))
     assert "Distribution" not in texts(at)
+
+
+def test_a_limit_kept_in_spite_of_the_harness_is_said_and_shows_no_percentile(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    found = rejected()
+    for one in (found["points"][0], found["runs"][0]):
+        one["verdict"] = "PASS"
+        one["limits"] = [{**limit, "verdict": "PASS"} for limit in one["limits"]]
+    found["verdict"], found["words"] = "PASS", point_words(found["points"][0])
+    put(mlp, found)
+    at = open_page("load", model=mlp)
+    assert tells(at.subheader[0].value, "Passed: at 150 requests/s", "although the harness added 22 %")
+    assert "p99" not in cards(at)
+    assert not any(one.startswith("p50") or one.startswith("p99") for one in list_columns(at))
 
 
 def test_differences_and_distributions_of_no_measurement_are_not_offered(

@@ -61,6 +61,11 @@ def is_rejected(found: Point | RunResult) -> bool:
     return found["harness"] is not None and not found["harness"]["accepted"]
 
 
+def has_no_answer(found: Point | RunResult) -> bool:
+    """Whether it is no measurement, and does not keep its limits in spite of the harness either."""
+    return is_rejected(found) and found["verdict"] != "PASS"
+
+
 def worst(verdicts: Sequence[LoadVerdict | None]) -> LoadVerdict | None:
     """Return the verdict of all: FAIL if one failed, PASS only if all passed; None: there is none."""
     known = [one for one in verdicts if one is not None]
@@ -178,7 +183,7 @@ def limit_sentence(found: LimitResult, point: Point | RunResult) -> str:
 def point_words(point: Point) -> str:
     """Return the answer at one rate in sentences with its numbers and intervals, the worst limit first."""
     at = f"at {rate_words(point['rate_per_s'])}"
-    if (harness := point["harness"]) is not None and is_rejected(point) and point["verdict"] != "PASS":
+    if (harness := point["harness"]) is not None and has_no_answer(point):
         return f"Not a measurement {at}: {harness['reason']}"
     if point["outcome"] == "saturated":
         return (

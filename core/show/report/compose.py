@@ -136,7 +136,7 @@ def _load(about: AboutLoad, store: Store) -> dict[str, Any]:
     trial, result = about.trial, about.result
     sheet, said = loads.load_sheet(trial), load_text.answer(result)
     fresh = [one for one in result["points"] if one["fresh"]]
-    spoiled = [one for one in fresh if load_text.is_rejected(one)]
+    spoiled = [one for one in fresh if load_text.has_no_answer(one)]
     asked = load_text.question_of(result)
     models = ", ".join(dict.fromkeys(one["model"] for one in result["configurations"]))
     return {

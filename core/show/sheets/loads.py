@@ -128,7 +128,7 @@ def harness_facts(result: LoadResult) -> Iterator[Fact]:
     yield Fact("harness", f"{load_text.harness_text(worst['harness'])}{at}")
     labels = [one["label"] for one in result["configurations"]]
     for one in known:
-        if load_text.is_rejected(one) and (told := load_text.point_words(one)) not in load_text.answer(
+        if load_text.has_no_answer(one) and (told := load_text.point_words(one)) not in load_text.answer(
             result
         ):
             who = f"{labels[one['configuration']]}: " if len(labels) > 1 else ""

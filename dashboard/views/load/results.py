@@ -16,7 +16,14 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import Color
 from core.show import load_text
 from core.show.cells import Cell
-from core.show.load_text import is_rejected, percentile, percentile_name, rate_number, share_text
+from core.show.load_text import (
+    has_no_answer,
+    is_rejected,
+    percentile,
+    percentile_name,
+    rate_number,
+    share_text,
+)
 from core.show.sheets import Fact, Note, loads
 from core.show.table import Table
 from core.spec.load import LoadLimit
@@ -105,9 +112,9 @@ def answer(result: LoadResult) -> str:
 
 
 def _is_spoiled(result: LoadResult) -> bool:
-    """Whether no point that could be the answer is a measurement."""
+    """Whether no point that could be the answer is a measurement, or keeps its limits in spite of that."""
     fresh = [one for one in result["points"] if one["fresh"]]
-    return bool(fresh) and all(map(is_rejected, fresh))
+    return bool(fresh) and all(map(has_no_answer, fresh))
 
 
 def _worst_added(found: Sequence[Harness]) -> str:
@@ -140,7 +147,7 @@ def _endings(result: LoadResult) -> list[str]:
         where = load_charts.place_of(one, labels)
         if one["outcome"] in ("failed", "saturated"):
             lines.append(f"At {where}: {one['reason'] or one['outcome']}")
-        elif is_rejected(one) and one["harness"] is not None:
+        elif has_no_answer(one) and one["harness"] is not None:
             worse = spoiled.get(where, one["harness"])
             spoiled[where] = max(worse, one["harness"], key=lambda each: each["share_of_p50"])
     if spoiled:

@@ -59,7 +59,7 @@ def _rate(result: LoadResult) -> float | None:
     point = load_charts.main_point(result)
     if point is None or point["outcome"] == "failed":
         return None
-    if load_text.is_rejected(point) and point["verdict"] != "PASS":
+    if load_text.has_no_answer(point):
         return None
     return point["rate_per_s"]
 
