@@ -168,8 +168,8 @@ class _Watched(Workers):
 
     worker: Worker | None = None
 
-    def start(self, label: str, *, fresh_process: bool = False) -> Worker:
-        self.worker = super().start(label, fresh_process=fresh_process)
+    def start(self, label: str, **how: Any) -> Worker:
+        self.worker = super().start(label, **how)
         return self.worker
 
 

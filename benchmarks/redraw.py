@@ -97,7 +97,7 @@ def measure(count: int) -> dict[str, list[float]]:
 
     from dashboard import state
 
-    state.scheduler()._environment = state.scheduler().environment()
+    state.scheduler()._environments["own"] = state.scheduler().environment()
     at = AppTest.from_file(str(APP), default_timeout=300)
     at._page_hash = calc_hash("history")
     found: dict[str, list[float]] = {"opened": [timed(at)]}

@@ -231,10 +231,10 @@ class Watch:
             monkeypatch.setattr(of_worker, "ask", self._asking(of_worker.ask))
 
     def _starting(self, start: Any) -> Any:
-        def begin(workers: Any, label: str, *, fresh_process: bool = False) -> Any:
+        def begin(workers: Any, label: str, **how: Any) -> Any:
             self.started.append(label)
             self.pids = workers.pids
-            return start(workers, label, fresh_process=fresh_process)
+            return start(workers, label, **how)
 
         return begin
 

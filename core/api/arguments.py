@@ -17,7 +17,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from core.api.results import Result
 from core.api.session import Session
-from core.spec import NOT_COMPARED, SCHEMA
+from core.spec import BESIDE_SECTIONS, SCHEMA
 from core.spec.settings import MAX_THREADS
 from core.spec.text_values import ON_OFF, share, whole_number
 from core.spec.text_values import seconds as seconds_of_text
@@ -35,7 +35,7 @@ _PATH_OF_MODEL: Mapping[str, Callable[[Any], str]] = {  # kind of a result of a 
     "conversion": lambda record: record["path"],
 }
 _SECTIONS = ("model", "session", "workload", "protocol")
-_CONFIG_KEYS = (*_SECTIONS, "engine", *NOT_COMPARED)
+_CONFIG_KEYS = (*_SECTIONS, *BESIDE_SECTIONS)
 
 
 def refuse(name: str, takes: str, value: object, hint: str) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Any
 
 from core.api import arguments
 from core.api.references import keeps_model, read_text
-from core.spec import NOT_COMPARED, WorkloadSpec, spec_from_dict
+from core.spec import BESIDE_SECTIONS, WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.question import find_setting, nearest_setting, parse_value
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, Value
@@ -88,7 +88,7 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
         if setting.name in given:
             _apply(data, setting, given[setting.name])
     _apply_provider_options(data["session"], given.get("provider_options", []))
-    for name in ("engine", *NOT_COMPARED):
+    for name in BESIDE_SECTIONS:
         if name in config:
             data.setdefault(name, config[name])
     return {name: part for name, part in data.items() if part}

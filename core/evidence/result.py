@@ -96,6 +96,7 @@ class MeasuredConfiguration:
     reference: result_types.ModelName | None = None  # {model, sha256} whose outputs are the reference
     session: wire.SessionPlan | None = None  # as requested; None: it computes in the model's precision
     random: tuple[str, ...] = ()  # operators of the model that draw random numbers
+    environment: wire.Environment | None = None  # of another runtime than ORTune's own
 
     @property
     def trial(self) -> str:
@@ -526,6 +527,7 @@ class Evidence:
             "seed": configuration.feeds["seed"],
             "fed": [*describe_inputs([configuration.feeds], None, ran.load["inputs"])],
             **self._provenance(),
+            **({} if (other := configuration.environment) is None else {"environment": other}),
         }
 
     def _trial_notes(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:

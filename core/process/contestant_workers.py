@@ -1,6 +1,7 @@
 """Worker processes of a comparison: start, command, stop, resume and end them.
 
-One fork server, preloaded with onnxruntime, forks a worker per contestant; several comparisons may share it.
+A fork server for each runtime, preloaded with onnxruntime, forks a worker per contestant; several comparisons
+may share them.
 GPU providers and PyTorch, which must not be forked, and systems that cannot fork use a fresh process. A
 worker that is not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime spin long after
 a run. This module does not depend on what a command does. Every process ends with `Workers`, a context
@@ -37,6 +38,7 @@ from core.process.job_worker import (
 from core.wire import Reply
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
+from core.wire.runtime import OWN
 
 START_S = 60.0  # to load numpy and onnxruntime on a busy machine
 FREEZE_S = 2.0  # time limit for a process to stop
@@ -227,7 +229,8 @@ class Workers:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
         self._files = contextlib.ExitStack()
         self._fork_server = fork_server or self._files.enter_context(SharedForkServer())
-        self._server: _ForkServer | None = None
+        self._servers: dict[str, _ForkServer] = {}  # by runtime
+        self._forked_by: dict[int, _ForkServer] = {}  # by process id
 
     def __enter__(self) -> Workers:
         return self
@@ -243,14 +246,16 @@ class Workers:
             for worker in list(self._live.values()):
                 ends.callback(worker.kill)
 
-    def start(self, label: str, *, fresh_process: bool = False) -> Worker:
+    def start(self, label: str, *, fresh_process: bool = False, runtime: str = OWN) -> Worker:
         """Start a worker that waits for its first command.
 
         Args:
             label: of the contestant, for messages.
             fresh_process: not forked, as GPU libraries and PyTorch need it.
+            runtime: the runtime that it runs in, see `runtimes`.
 
         Raises:
+            SpecError: there is no such runtime.
             WorkerError: the process could not be started.
         """
         ours, theirs = socket.socketpair()
@@ -258,14 +263,15 @@ class Workers:
         try:
             with theirs:
                 if fresh_process or not can_fork():
-                    process = _start(wire.CONTESTANT, theirs, stderr)
+                    process = _start(wire.CONTESTANT, theirs, stderr, runtime)
                     pid = process.pid
                     self._processes[pid] = process
                 else:
-                    if self._server is None:
-                        self._server = self._fork_server.server(self.cancel)
-                        self.pids.add(self._server.pid)
-                    pid = self._server.fork(theirs, stderr)
+                    if (server := self._servers.get(runtime)) is None:
+                        server = self._servers[runtime] = self._fork_server.server(self.cancel, runtime)
+                        self.pids.add(server.pid)
+                    pid = server.fork(theirs, stderr)
+                    self._forked_by[pid] = server
         except BaseException:
             ours.close()
             raise
@@ -293,19 +299,18 @@ class Workers:
             except subprocess.TimeoutExpired:
                 return None
         else:
-            assert self._server is not None
-            status = self._server.exit_status(worker.pid)
+            status = self._forked_by[worker.pid].exit_status(worker.pid)
         if status is not None:
             self._live.pop(worker.pid, None)
         return status
 
 
 class SharedForkServer:
-    """A fork server for successive comparisons: the first that needs it starts it, `close` ends it."""
+    """Fork servers for successive comparisons: the first that needs one starts it, `close` ends them all."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
-        self._server: _ForkServer | None = None
+        self._servers: dict[str, _ForkServer] = {}  # by runtime
 
     def __enter__(self) -> SharedForkServer:
         return self
@@ -313,35 +318,39 @@ class SharedForkServer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def server(self, cancel: threading.Event) -> _ForkServer:
-        """Return the fork server, for a comparison that `cancel` ends; a new one where the last has failed.
+    def server(self, cancel: threading.Event, runtime: str = OWN) -> _ForkServer:
+        """Return a runtime's fork server, for a comparison that `cancel` ends; a new one if it has failed.
 
         Raises:
+            SpecError: there is no such runtime.
             WorkerError: it could not be started.
         """
-        if self._server is not None and not self._server.is_usable:
-            self.close()
-        if self._server is None:
-            self._server = _ForkServer(cancel)
-        self._server.use_cancel(cancel)
-        return self._server
+        server = self._servers.get(runtime)
+        if server is not None and not server.is_usable:
+            self._servers.pop(runtime).close()
+            server = None
+        if server is None:
+            server = self._servers[runtime] = _ForkServer(cancel, runtime)
+        server.use_cancel(cancel)
+        return server
 
     def close(self) -> None:
-        """End it, with every worker that it forked and that still lives."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        """End them, with every worker that they forked and that still lives."""
+        with contextlib.ExitStack() as ends:  # all of them end, even if one raises
+            for server in self._servers.values():
+                ends.callback(server.close)
+            self._servers = {}
 
 
 class _ForkServer:
     """The process that loads the libraries once and forks the workers."""
 
-    def __init__(self, cancel: threading.Event) -> None:
+    def __init__(self, cancel: threading.Event, runtime: str) -> None:
         self._failed = False
         ours, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
         with theirs:
-            self._process = _start(wire.FORKSERVER, theirs, self._stderr)
+            self._process = _start(wire.FORKSERVER, theirs, self._stderr, runtime)
         self._line = _WorkerChannel(ours, cancel)
         try:
             self._receive(START_S)
@@ -418,15 +427,17 @@ class _ForkServer:
         self._stderr.close()
 
 
-def _start(job: wire.Request[Any], channel: socket.socket, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start `python -m core.worker` with `job`; stdin stays open until the parent ends."""
+def _start(
+    job: wire.Request[Any], channel: socket.socket, stderr: IO[bytes], runtime: str
+) -> subprocess.Popen[bytes]:
+    """Start a worker with `job` in a runtime; its stdin stays open until the parent ends."""
     try:
         process = subprocess.Popen(
-            worker_command(),
+            worker_command(runtime),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            env=worker_environment() | {"PYTHONHASHSEED": "0"},
+            env=worker_environment(runtime=runtime) | {"PYTHONHASHSEED": "0"},
             pass_fds=(channel.fileno(),),
             bufsize=0,
             start_new_session=True,

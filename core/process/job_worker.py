@@ -26,11 +26,12 @@ from typing import Any, NoReturn, Protocol, cast
 import msgspec
 
 from core import wire
-from core.process import scratch
+from core.process import runtimes, scratch
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.files import ROOT
+from core.wire.runtime import OWN
 
 TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
 TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
@@ -75,6 +76,7 @@ def run_job(
     cancel: threading.Event | None = None,
     timeout_s: float = 600.0,
     command: Sequence[str] | None = None,
+    runtime: str = OWN,
 ) -> Reply:
     """Run `job` in a worker of its own and return the reply.
 
@@ -85,6 +87,7 @@ def run_job(
         cancel: set it from any thread to stop the worker.
         timeout_s: seconds from the start of the process to its reply.
         command: the worker's command line, for tests; None: `python -m core.worker`.
+        runtime: the runtime to run it in, see `runtimes`.
 
     Raises:
         Cancelled: `cancel` was set.
@@ -94,8 +97,8 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
-        environment = worker_environment(job) | _temporary_folder(ends)
-        process = _start(list(command) if command is not None else worker_command(), environment)
+        environment = worker_environment(job, runtime=runtime) | _temporary_folder(ends)
+        process = _start(list(command) if command is not None else worker_command(runtime), environment)
         answered = False
         try:
             with _Conversation(job, payload, process, on_progress) as conversation:
@@ -127,8 +130,10 @@ def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: s
     return cast(Reply, reply)
 
 
-def worker_command() -> list[str]:
-    """The command line of a worker."""
+def worker_command(runtime: str = OWN) -> list[str]:
+    """The command line of a worker in a runtime; raises like `runtimes.record`."""
+    if runtime != OWN:
+        return runtimes.command(runtime)
     # -P: a file called queue.py in the user's folder must not replace the standard library's
     return [sys.executable, "-P", "-m", "core.worker"]
 
@@ -162,11 +167,17 @@ def is_inherited(name: str, *, also: Collection[str] = ()) -> bool:
     return name.upper() in also or (listed and not _SECRET.search(name))
 
 
-def worker_environment(job: str = "") -> dict[str, str]:
+def worker_environment(job: str = "", *, runtime: str = OWN) -> dict[str, str]:
     """The environment variables of a worker: the parent's that it needs, and this package's path."""
     also = {name.strip().upper() for name in os.environ.get(EXTRA_NAMES_VARIABLE, "").split(",")}
     also.update(NETWORK_VARIABLES.get(job, ()))
     environment = {name: text for name, text in os.environ.items() if is_inherited(name, also=also)}
+    if runtime != OWN:
+        kept = runtimes.without_own_python(list(environment))
+        return {name: environment[name] for name in kept} | {
+            "PYTHONPATH": runtimes.code_path(),
+            "PYTHONNOUSERSITE": "1",
+        }
     if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: found by path
         path = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])

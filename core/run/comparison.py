@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from core import wire
@@ -41,6 +42,7 @@ from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
 from core.wire.output_check import Pairs, not_compared_words, random_operators
+from core.wire.runtime import OWN
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # noise of this machine
@@ -124,13 +126,23 @@ def perform_comparison(
         ready = [replace(one, entry=replace(one.entry, reference=None)) for one in ready]
     try:
         machine, notes = describe(service.environment)
-        ready = [_with_notes(one, notes) for one in ready]
+        ready = [_with_notes(_with_environment(one, service), notes) for one in ready]
         evidence = replace(_run_comparison(comparison, ready, specs, service, machine, earlier), apart=apart)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
     if comparison.protocol["precision"] not in STAGES:
         evidence = _with_placements(evidence, ready, service)
     return _outcome(comparison, evidence, ready, failed)
+
+
+def _with_environment(one: _PreparedConfiguration, service: Service) -> _PreparedConfiguration:
+    """Add the libraries of another runtime than ORTune's own."""
+    runtime = one.resolved.spec.runtime
+    if runtime == OWN:
+        return one
+    described, notes = describe(partial(service.environment, runtime=runtime))
+    found = replace(one.configuration, environment=described)
+    return _with_notes(replace(one, configuration=found), notes)
 
 
 def _with_notes(one: _PreparedConfiguration, notes: Sequence[str]) -> _PreparedConfiguration:

@@ -37,7 +37,7 @@ class Service:
 
     store: Store  # holds the caches
     run: Run  # starts a worker, called like `run_job`
-    environment: Callable[[], wire.Environment]  # describes the machine; starts a worker the first time
+    environment: Callable[..., wire.Environment]  # of a `runtime`; absent: ORTune's own. Starts a worker once
     cancel: threading.Event
     on_progress: Callable[[Progress], None]
     on_live: Callable[[dict[str, Any]], None]  # called with the value of `Status.live`

@@ -33,6 +33,7 @@ from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, missing_text_message, unsupported_reason
 from core.wire.limits import most_processes, too_many_processes
+from core.wire.runtime import OWN
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -139,6 +140,8 @@ def contestant_plan(
     }
     if spec.workload.streams > 1:
         plan["streams"], plan["stream_type"] = spec.workload.streams, spec.workload.stream_type
+    if spec.runtime != OWN:
+        plan["runtime"] = spec.runtime
     return plan
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core import wire
 from core.evidence.comparison import Configuration
+from core.process import runtimes
 from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
@@ -74,9 +75,8 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
         raise another_model(record.path, record.sha256, wanted)
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
-    return Resolved(
-        record=record, spec=spec.model_copy(update={"model": model, "session": pinned(spec.session)})
-    )
+    found = {"model": model, "session": pinned(spec.session), "runtime": runtimes.pinned(spec.runtime)}
+    return Resolved(record=record, spec=spec.model_copy(update=found))
 
 
 def another_model(path: Path | str, found: str, wanted: str) -> SpecError:

@@ -25,6 +25,7 @@ import psutil
 
 from core import wire
 from core.evidence.measurement import Trial
+from core.process import runtimes
 from core.process.contestant_workers import SharedForkServer
 from core.process.job_worker import Progress, Run, run_job
 from core.process.machine_queue import MachineQueue
@@ -36,6 +37,7 @@ from core.store import Store
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, TunerError, WorkerError, unexpected_words
+from core.wire.runtime import OWN
 
 KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
@@ -83,7 +85,7 @@ class Scheduler:
         self._waiting: deque[Queued] = deque()
         self._current: Queued | None = None
         self._closing = False
-        self._environment: wire.Environment | None = None
+        self._environments: dict[str, wire.Environment] = {}  # by runtime
         self._describing = threading.Lock()
         clean_up(store)
         self._thread = threading.Thread(target=self._loop, name="ortune-scheduler", daemon=True)
@@ -182,13 +184,14 @@ class Scheduler:
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
-    def environment(self, refresh: bool = False) -> wire.Environment:
-        """Describe this machine; a worker reads it once.
+    def environment(self, refresh: bool = False, runtime: str = OWN) -> wire.Environment:
+        """Describe this machine and the libraries of a runtime; a worker reads it once.
 
         Raises:
+            SpecError: there is no such runtime.
             WorkerError: the worker crashed or hung.
         """
-        return self._describe(self._run, refresh=refresh)
+        return self._describe(self._run, refresh=refresh, runtime=runtime)
 
     # --- the thread -------------------------------------------------------------------------------------
 
@@ -296,11 +299,13 @@ class Scheduler:
         waited = wait_until_quiet(wait_s, entry.cancel, on_wait)
         entry.notes.append(waited.note)
 
-    def _describe(self, run: Run, *, refresh: bool = False) -> wire.Environment:
+    def _describe(self, run: Run, *, refresh: bool = False, runtime: str = OWN) -> wire.Environment:
+        pinned = runtimes.pinned(runtime)
         with self._describing:
-            if self._environment is None or refresh:
-                self._environment = run(wire.ENVIRONMENT, {})
-            return self._environment
+            if pinned not in self._environments or refresh:
+                other = {} if pinned == OWN else {"runtime": pinned}
+                self._environments[pinned] = run(wire.ENVIRONMENT, {}, **other)
+            return self._environments[pinned]
 
     def _service(self, entry: Queued, turn: contextlib.ExitStack) -> Service:
         def on_progress(progress: Progress) -> None:
@@ -308,9 +313,9 @@ class Scheduler:
             if entry.outer is not None:
                 self._job_log.set_progress(entry.outer, replace(progress, text=""))  # it belongs to `entry`
 
-        def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
+        def run(job: wire.Request[Reply], payload: Mapping[str, Any], **options: Any) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))
-            return self._run(job, payload, on_progress=on_progress, cancel=entry.cancel, timeout_s=timeout_s)
+            return self._run(job, payload, on_progress=on_progress, cancel=entry.cancel, **options)
 
         def on_live(live: dict[str, Any]) -> None:
             with self._changed:

@@ -45,6 +45,7 @@ from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
 from core.wire import engines
 from core.wire.errors import SpecError
+from core.wire.runtime import OWN, runtime_text
 from core.wire.variables import ALLOW_EXPERT
 
 SCHEMA = 1  # 1: first public layout
@@ -261,6 +262,7 @@ _NEEDS: dict[str, engines.Ability] = {
 
 # parts of a spec that do not change what a comparison runs; load tests use the dynamic batching
 NOT_COMPARED = ("dynamic_batching", "dataset", "targets")
+BESIDE_SECTIONS = ("engine", "runtime", *NOT_COMPARED)  # what a spec has beside its four sections
 
 
 class TrialSpec(Spec):
@@ -271,6 +273,7 @@ class TrialSpec(Spec):
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
     engine: Annotated[str, AfterValidator(engines.known_engine)] = engines.DEFAULT
+    runtime: Annotated[str, AfterValidator(runtime_text)] = OWN  # NAME or NAME@sha256:…
     dynamic_batching: BatchingSpec | None = None  # of requests, in front of the session; load tests only
     dataset: DatasetSpec | None = None  # for its accuracy
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # limits that it must meet
@@ -640,7 +643,7 @@ def yaml_from_spec(
         },
         "protocol": {"effort": spec.protocol.effort} | data.get("protocol", {}),
     }
-    document |= {name: data[name] for name in ("engine", *NOT_COMPARED) if name in data}
+    document |= {name: data[name] for name in BESIDE_SECTIONS if name in data}
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:
@@ -652,9 +655,10 @@ def ort_default(spec: TrialSpec) -> TrialSpec:
     """Return the ORT default for `spec`: ONNX Runtime's default settings on the same model and workload.
 
     It has one stream, because streams are a setting that is compared with it. Custom operator libraries are
-    kept, because the model needs them.
+    kept, because the model needs them; and the runtime, unless another engine runs in it.
     """
     model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
     session = SessionSpec(custom_op_libraries=spec.session.custom_op_libraries)
     workload = spec.workload.model_copy(update={"streams": 1, "stream_type": "threads"})
-    return TrialSpec(model=model, session=session, workload=workload, protocol=spec.protocol)
+    runtime = spec.runtime if spec.engine == engines.DEFAULT else OWN
+    return TrialSpec(model=model, session=session, workload=workload, protocol=spec.protocol, runtime=runtime)

@@ -21,9 +21,8 @@ from urllib.parse import quote
 
 from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
-from core.wire import variables
 from core.wire.errors import StoreError
-from core.wire.files import expand_home
+from core.wire.files import home as home
 
 Connection = sqlite3.Connection  # for annotations in this package
 
@@ -114,14 +113,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 SCHEMA = len(MIGRATIONS)
 CHECKSUMS_SINCE = 5  # first format with checksums of rows
-
-
-def home() -> Path:
-    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
-    if named := os.environ.get(variables.HOME):
-        return expand_home(named).absolute()
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
 def made_folder(folder: Path) -> Path:

@@ -8,8 +8,12 @@ it exactly. Units are seconds and bytes; nanoseconds for raw latencies.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar
+
+if sys.version_info >= (3, 11) or TYPE_CHECKING:
+    from typing import NotRequired
 
 CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 
@@ -164,6 +168,7 @@ class ContestantPlan(TypedDict):
     cpus: list[int]  # affinity, set before the session is created; empty: as inherited
     streams: NotRequired[int]  # callers at the same time; absent: one
     stream_type: NotRequired[StreamType]  # absent: threads
+    runtime: NotRequired[str]  # that it runs in, with its hash, see `runtime`; absent: ORTune's own
 
 
 class ProfilePlan(TypedDict):

@@ -9,7 +9,6 @@ checks paths inside data (the lines of a CSV, links in a folder) against the fol
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.wire.errors import SpecError, nearest
-from core.wire.files import open_regular
+from core.wire.files import open_regular, sha256_of
 from core.wire.variables import ALLOW_EXPERT, ALLOW_LIBRARIES, OPEN_FOLDERS
 
 
@@ -174,7 +173,7 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
         with open_regular(path) as file:
             first = file.read(max(map(len, _FIRST_BYTES)))
             file.seek(0)
-            digest = hashlib.file_digest(file, "sha256")
+            digest = sha256_of(file)
     except FileNotFoundError:
         raise SpecError(
             f"There is no library `{name}` in `{folder}`.{nearest(name, available_libraries())}",
@@ -189,4 +188,4 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
             f"`{name}` is no shared library: it has no header of one.",
             hint="Choose a shared library: `.so`, `.dylib` or `.dll`.",
         )
-    return digest.hexdigest()
+    return digest

@@ -7,6 +7,7 @@ is written completely or not at all. Standard library only; parent and workers s
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import stat
@@ -14,10 +15,13 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
+from core.wire import variables
+
 ROOT = Path(__file__).resolve().parents[2]  # the folder of `core` and, in a checkout, of the sample models
 MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX Runtime take about as much
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
+_CHUNK_BYTES = 1 << 20
 _KINDS = (
     (stat.S_ISFIFO, "it is a named pipe, not a file on a disk"),
     (stat.S_ISSOCK, "it is a socket, not a file on a disk"),
@@ -59,6 +63,14 @@ def open_regular(path: Path) -> BufferedReader:
         raise
 
 
+def sha256_of(file: BufferedReader) -> str:
+    """Return the SHA-256 of an open file from its position on; Python 3.10 has no `hashlib.file_digest`."""
+    digest = hashlib.sha256()
+    while data := file.read(_CHUNK_BYTES):
+        digest.update(data)
+    return digest.hexdigest()
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
@@ -81,6 +93,14 @@ def _check(mode: int, path: Path) -> None:
     for is_kind, words in _KINDS:
         if is_kind(mode):
             raise IrregularFile(22, words, str(path))
+
+
+def home() -> Path:
+    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
+    if named := os.environ.get(variables.HOME):
+        return expand_home(named).absolute()
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
 def expand_home(path: str | Path) -> Path:

@@ -18,6 +18,7 @@ from core.run.launches import blocks, budget, costs
 from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
+from core.wire.runtime import OWN
 from core.worker.measure import footprint
 from tests import in_process, simulated_clock, tiny_models
 from tests.command_line import CommandLine
@@ -54,9 +55,11 @@ def one_description_of_the_machine(described: list[wire.Environment]) -> Iterato
     """Schedulers with real workers share it: checking that every library loads takes a second."""
     describe = Scheduler._describe
 
-    def share(self: Scheduler, run: Callable[..., Any], *, refresh: bool = False) -> wire.Environment:
-        if self._run is not run_job or refresh:
-            return describe(self, run, refresh=refresh)
+    def share(
+        self: Scheduler, run: Callable[..., Any], *, refresh: bool = False, runtime: str = OWN
+    ) -> wire.Environment:
+        if self._run is not run_job or refresh or runtime != OWN:
+            return describe(self, run, refresh=refresh, runtime=runtime)
         described[:] = described or [describe(self, run)]
         return described[0]
 

@@ -19,6 +19,7 @@ from core.run.launches import costs
 from core.run.launches.blocks import Pace
 from core.wire.channel import BrokenChannel
 from core.wire.errors import Cancelled, ModelError, WorkerError
+from core.wire.runtime import OWN
 from tests import raw_comparisons
 
 
@@ -133,7 +134,7 @@ class TestEnds:
         workers._live = {1: stub("one"), 2: stub("two")}
         process: Any = type("Process", (), {"stdin": stub("stdin")})()
         workers._processes = {3: process}
-        workers._fork_server._server = stub("server")
+        workers._fork_server._servers[OWN] = stub("server")
         if failing:
             with pytest.raises(OSError, match="failed"), workers:
                 pass
@@ -149,7 +150,7 @@ class TestEnds:
         ended: list[str] = []
         workers = Workers(threading.Event())
         workers._live = {1: Stub(ended, "one", fails=False)}  # type: ignore[dict-item]
-        workers._fork_server._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
+        workers._fork_server._servers[OWN] = Stub(ended, "server", fails=False)  # type: ignore[assignment]
         with pytest.raises(KeyError, match="the race"), workers:
             raise KeyError("the race")
         assert ended == ["one", "server"]
@@ -237,7 +238,8 @@ def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest
 
     monkeypatch.setattr(module, "can_fork", lambda: True)
     with Workers(threading.Event()) as workers:
-        workers._server = workers._fork_server._server = Refuses()  # type: ignore[assignment]
+        refuses: Any = Refuses()
+        workers._servers[OWN] = workers._fork_server._servers[OWN] = refuses
         with pytest.raises(WorkerError, match="process"):
             workers.start("one")
         assert workers._live == {}

@@ -143,6 +143,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "run_config_entries": {"session": {"run_config_entries": {"my.key": "1"}, "expert": True}},
     "expert": {"session": {"expert": True}},
     "engine": {"engine": "torch-eager"},
+    "runtime": {"runtime": "ort130"},
     "precision": {"model": {"precision": "fp16"}},
     "keep_io_types": {"model": {"precision": "fp16", "keep_io_types": False}},
     "batch_size": {"workload": {"batch_size": 5}},

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.spec import (
-    NOT_COMPARED,
+    BESIDE_SECTIONS,
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
@@ -56,8 +56,8 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
         ("model", field) for field in IDENTITY
     }
     rows = {(section_of(k), k.field) for k in SETTINGS if k.target not in ENTRIES}
-    assert rows == fields | {("trial", "engine")}
-    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *NOT_COMPARED}  # what judges is no setting
+    assert rows == fields | {("trial", "engine"), ("trial", "runtime")}
+    assert set(TrialSpec.model_fields) == {*SECTIONS, *BESIDE_SECTIONS}  # what judges is no setting
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda k: k.name)
@@ -100,6 +100,7 @@ def sample(setting: settings.TrialSetting) -> tuple[Any, Any]:
         "image_mean": ((0.5,), [0.5]),
         "image_std": ((0.5,), [0.5]),
         "cpus": ("0-3,6", "0-3,6"),
+        "runtime": ("ort130", "ort130"),
     }
     if setting.name in special:
         return special[setting.name]

@@ -10,6 +10,7 @@ from core import wire
 from core.evidence.background_load import discard_reason
 from core.evidence.record import Block, Entry
 from core.process.contestant_workers import Worker, Workers
+from core.wire.runtime import OWN
 
 BLOCK_NS = 20_000_000
 RUNS_PER_BLOCK = 10
@@ -80,7 +81,8 @@ def start_loaded(
         layout_seed: of the random memory layout; None: no randomization.
         again: an earlier process has already reported what is needed once.
     """
-    worker = workers.start(entry.label, fresh_process=entry.fresh_process)
+    runtime = entry.plan.get("runtime", OWN)
+    worker = workers.start(entry.label, fresh_process=entry.fresh_process, runtime=runtime)
     plan = {**entry.plan, "again": again}
     if layout_seed is not None:
         plan["layout_seed"] = layout_seed

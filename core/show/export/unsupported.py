@@ -17,6 +17,7 @@ _NO_IMAGES = "the format has no image inputs"
 _WHY_NOT: Mapping[str, str] = {
     "expert": "it only makes ORTune accept unknown entries",
     "dynamic_batching": "batching of requests is the server's, not the session's",
+    "runtime": "it is an environment of this machine; `ortune runtimes list` shows its packages",
     "streams": "it is the number of callers; call the session from as many threads, or start more processes",
     "stream_type": "it says how the callers run, not how a session does",
     "precision": "the trial ran on a temporary FP16 copy; create a file with `transform --fp16`",
@@ -34,7 +35,7 @@ _WHY_NOT: Mapping[str, str] = {
     "dims": "the format has no inputs",
     "seed": "the format has no random inputs",
 }
-_OWN = {"expert", "streams", "stream_type", "dynamic_batching"}
+_OWN = {"expert", "runtime", "streams", "stream_type", "dynamic_batching"}
 _PROTOCOL = "it is a measurement setting, not a session setting"
 _NO_SUCH = "the format has no such setting"
 

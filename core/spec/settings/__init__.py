@@ -40,6 +40,7 @@ from core.spec.settings.search_values import (
 from core.spec.settings.slider_stops import batch_stops, no_stops, stops_at, stream_stops, thread_stops
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.runtime import OWN
 
 __all__ = [
     "ENTRIES",
@@ -544,6 +545,17 @@ SETTINGS: tuple[TrialSetting, ...] = (
         help="What runs the model; the PyTorch engines need a model that ORTune converted. "
         + "; ".join(f"{name}: {one.runs}" for name, one in engines.ENGINES.items())
         + ".",
+        advanced=True,
+    ),
+    TrialSetting(
+        name="runtime",
+        label="Runtime",
+        group="Model",
+        target="trial",
+        kind="text",
+        default=OWN,
+        help="The Python environment whose ONNX Runtime runs the model: `own`, ORTune's, or one from "
+        "`ortune runtimes list`.",
         advanced=True,
     ),
     TrialSetting(

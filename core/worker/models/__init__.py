@@ -18,6 +18,7 @@ from onnx import ModelProto, TensorProto
 
 from core.wire import ExternalFile, InputInfo, ModelInfo
 from core.wire.errors import ModelError
+from core.wire.files import sha256_of
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
 from core.worker.models.functions import expanded_nodes
 from core.worker.models.graphs import (
@@ -324,7 +325,7 @@ def _outside(file: Path, location: str, why: str) -> ModelError:
 def file_sha256(file: Path) -> str:
     """Return the SHA-256 of `file`, read in blocks, as `sha256sum` prints it."""
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256_of(stream)
 
 
 def _content_sha256(digest: str, external: list[ExternalFile]) -> str:

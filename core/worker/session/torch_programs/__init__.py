@@ -7,7 +7,6 @@ pickled objects: loading one can run code of its author.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import pickle
 import warnings
@@ -26,6 +25,7 @@ with warnings.catch_warnings():
 
 from core import wire
 from core.wire.errors import ModelError
+from core.wire.files import sha256_of
 
 # Exceptions of torch for a program that it cannot load, trace, compile or run: no common base.
 TORCH_ERRORS = (
@@ -151,7 +151,7 @@ def file_sha256(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return sha256_of(file)
     except OSError as error:
         raise ModelError(
             f"`{path}` cannot be read: {error.strerror or error}.", hint="Check the path of the file."
