@@ -262,9 +262,14 @@ class _Exchange:
         rows = await self._file(ROWS, files[ROWS]) if files.get(ROWS, {}).get("bytes") else b""
         ended = replace(
             self.answer,
-            **{"state": state["state"], "exit_code": state.get("exit_code"), "error": state.get("error")},
-            **{"document": document, "rows": state.get("rows", {}), "progress": None},
-            **{"started_at": state.get("started_at"), "finished_at": state.get("finished_at")},
+            state=state["state"],
+            exit_code=state.get("exit_code"),
+            error=state.get("error"),
+            document=document,
+            rows=state.get("rows", {}),
+            progress=None,
+            started_at=state.get("started_at"),
+            finished_at=state.get("finished_at"),
             unreachable_since=None,
         )
         try:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from core import __version__
 from core.evidence.fleet.fleet_types import HostRecord
 from core.run.fleet import on_host
 from core.run.fleet.addresses import Address, dask, security
@@ -222,10 +223,10 @@ async def _record(fleet: Fleet, name: str) -> HostRecord:
     except msgspec.ValidationError as error:
         return HostRecord(name=name, refused=f"Its facts cannot be read ({error}). {_same_code()}")
     if found.code != on_host.code_hash():
-        version = f"ORTune {found.ortune}" if found.ortune != on_host.__version__ else "other code"
+        version = f"ORTune {found.ortune}" if found.ortune != __version__ else "other code"
         return replace(found, refused=f"It runs {version}. {_same_code()}")
     return found
 
 
 def _same_code() -> str:
-    return f"Install ORTune {on_host.__version__} with this client's code there, and start the host again."
+    return f"Install ORTune {__version__} with this client's code there, and start the host again."

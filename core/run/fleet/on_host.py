@@ -270,13 +270,19 @@ async def cancel(keys: Sequence[str]) -> dict[str, Any]:
 def _cancel(keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     for key in keys:
         folder = folders.answer(key)
-        found = _state(key) if folder.is_dir() else {"state": "WAITING"}
+        found: dict[str, Any] = _state(key) if folder.is_dir() else {"state": "WAITING"}
         if found["state"] == "RUNNING":
             with contextlib.suppress(OSError):
                 os.kill(found["pid"], signal.SIGTERM)
         elif found["state"] == "WAITING":  # a later request with this key starts nothing
             stopped = Cancelled("The question was cancelled before it started.", hint="Ask it again.")
-            ended = {"key": key, "state": "CANCELLED", "exit_code": None, "rows": {}, "files": {}}
+            ended: dict[str, Any] = {
+                "key": key,
+                "state": "CANCELLED",
+                "exit_code": None,
+                "rows": {},
+                "files": {},
+            }
             folders.write_json(folder / STATE, {**ended, "error": record_from_error(stopped)})
     return _states(keys)
 

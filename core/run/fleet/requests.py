@@ -31,8 +31,11 @@ class PreparedQuestion:
     def request(self, key: str) -> Request:
         """Return what a host receives."""
         return {
-            **{"key": key, "arguments": self.command, "texts": self.texts, "parcels": self.parcels},
-            **{"near": self.paths},
+            "key": key,
+            "arguments": self.command,
+            "texts": self.texts,
+            "parcels": self.parcels,
+            "near": self.paths,
         }
 
     @classmethod
