@@ -248,7 +248,7 @@ def _check_option(name: str, value: object, where: str) -> None:
 def _asked(
     question: Mapping[str, Any], budget: str | int | None, base: Path
 ) -> tuple[StudyCommand, list[str]]:
-    """Return the command and its arguments. `=` joins a value to its option, so that no value is an option."""
+    """Return the command and its arguments. `=` joins a value to its option, so that none is an option."""
     [(name, options)] = question.items()
     command = next(one for one in STUDY_COMMANDS if one == name)
     given = {str(name).replace("_", "-"): value for name, value in (options or {}).items()}

@@ -104,12 +104,13 @@ class Matrix:
         return [one for one in self.rows if one.cells]
 
 
-def matrix(run: FleetRun, number: int) -> Matrix:
+def matrix(run: FleetRun, number: int, trials: Mapping[str, Document] | None = None) -> Matrix:
     """Return the answers of question `number` of a run as hosts × configurations.
 
     Args:
         run: with its answers.
         number: of the question; every host that was asked has a row, with or without a result.
+        trials: stored trials by ID, which hold intervals that the document of a search lacks.
     """
     question = next(one for one in run.questions if one.number == number)
     answers = run.answers_of(number)
@@ -119,7 +120,7 @@ def matrix(run: FleetRun, number: int) -> Matrix:
     for host in run.hosts:
         if (answer := answers.get(host.name)) is None:
             continue
-        made = read(answer.document, question.model.sha256) if answer.document else _Read()
+        made = read(answer.document, question.model.sha256, trials or {}) if answer.document else _Read()
         for one in made.configurations:
             found.setdefault(one.key, one)
         metrics += [made.metric] if made.metric else []
@@ -205,12 +206,12 @@ def configuration_key(spec: Document, model_sha256: str) -> str:
 # --- comparisons and sweeps ---------------------------------------------------------------------------------
 
 
-def _comparison(document: Document, model_sha256: str) -> _Read:
+def _comparison(document: Document, model_sha256: str, _: Mapping[str, Document]) -> _Read:
     trials = {one["trial"]: one for one in document.get("trials") or ()}
     return _compared(document, trials, model_sha256)
 
 
-def _sweep(document: Document, model_sha256: str) -> _Read:
+def _sweep(document: Document, model_sha256: str, _: Mapping[str, Document]) -> _Read:
     trials = {one["trial"]: one for one in document.get("points") or () if one.get("trial")}
     if (comparison := document.get("comparison")) is not None:
         made = _compared(comparison, trials, model_sha256)
@@ -292,7 +293,7 @@ def _cell(trial: Document, contrast: Document | None, breach: str) -> Cell:
         speedup=ratio,
         verdict=verdict,
         throughput=_throughput(trial),
-        latency_s=interval_of(trial.get("latency"), "mean_s", df=_process_df(trial)),
+        latency_s=_mean(trial),
         unusable=unusable,
     )
 
@@ -303,6 +304,10 @@ def _process_df(trial: Document) -> float | None:
     if not processes or processes < MIN_LAUNCHES:
         return None
     return float(processes - 2 * (processes // 5) - 1)  # a fifth is trimmed at each end
+
+
+def _mean(trial: Document) -> Interval | None:
+    return interval_of(trial.get("latency"), "mean_s", df=_process_df(trial))
 
 
 def _throughput(trial: Document) -> Interval | None:
@@ -329,7 +334,7 @@ def fastest(cells: Mapping[str, Cell]) -> tuple[str, ...]:
 # --- searches -----------------------------------------------------------------------------------------------
 
 
-def _search(document: Document, model_sha256: str) -> _Read:
+def _search(document: Document, model_sha256: str, trials: Mapping[str, Document]) -> _Read:
     winner, default = document.get("winner"), document.get("default")
     told = [one for one in (default, winner) if one]
     configurations, cells = [], {}
@@ -338,7 +343,7 @@ def _search(document: Document, model_sha256: str) -> _Read:
         if own.key in cells:
             continue
         configurations.append(own)
-        cells[own.key] = _searched(one, is_default=one is default)
+        cells[own.key] = _searched(one, trials.get(one["trial"]) or {}, is_default=one is default)
     outcome = document.get("outcome")
     reference = configurations[0].key if default and configurations else ""
     best: tuple[str, ...] = ()
@@ -366,7 +371,7 @@ def _search(document: Document, model_sha256: str) -> _Read:
     )
 
 
-def _searched(one: Document, *, is_default: bool) -> Cell:
+def _searched(one: Document, trial: Document, *, is_default: bool) -> Cell:
     gain = _OWN if is_default else one.get("gain")
     contrast = one.get("contrast") or {}
     is_of_rounds = gain is not None and contrast.get("ratio") == gain["ratio"]
@@ -376,8 +381,8 @@ def _searched(one: Document, *, is_default: bool) -> Cell:
         trial=str(one.get("trial") or ""),
         speedup=interval_of(gain, "ratio", df=contrast.get("df") if is_of_rounds else None),
         verdict=None if is_default or gain is None else Verdict[gain["verdict"]],
-        throughput=Interval(value=rate) if rate else None,
-        latency_s=Interval(value=mean) if mean else None,
+        throughput=_throughput(trial) or (Interval(value=rate) if rate else None),
+        latency_s=_mean(trial) or (Interval(value=mean) if mean else None),
         unusable=str(one.get("error") or ""),
     )
 
@@ -385,7 +390,7 @@ def _searched(one: Document, *, is_default: bool) -> Cell:
 # --- other commands -----------------------------------------------------------------------------------------
 
 
-def _words_only(document: Document, _: str) -> _Read:
+def _words_only(document: Document, _: str, __: Mapping[str, Document]) -> _Read:
     """Return the state of a verification, a scorecard or a load test; it has no configurations to compare."""
     load = document.get("load") or {}
     targets = tuple(
