@@ -1,0 +1,213 @@
+"""How much each host loses if all hosts use one configuration, and which one to choose. Pure.
+
+The regret of a configuration on a host is how much slower it is there than the best configuration of that
+host: best speed / its speed - 1. Its interval combines the intervals of the ratios to the host's reference,
+which hold together on a host, widened so that those of all hosts hold together. Every statement that follows
+from them therefore holds with 95 %, whichever configuration is chosen because of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from core.evidence.fleet.fleet_types import FleetRun
+from core.evidence.fleet.intervals import Interval, joint
+from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, HostRow, Matrix, matrix
+
+MOST_CANDIDATES = 7  # of one comparison
+
+# BEST: its worst regret is the smallest. EQUIVALENT: no other one can be better by more than the margin.
+Outcome = Literal["BEST", "EQUIVALENT", "UNDECIDED", "NONE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstRegret:
+    """The largest regret of a configuration over all hosts."""
+
+    configuration: str
+    host: str  # where its regret is the largest
+    regret: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portability:
+    """One configuration for all hosts."""
+
+    hosts: tuple[str, ...]  # with valid ratios
+    missing: Mapping[str, str]  # host -> why it does not count
+    regrets: Mapping[str, Mapping[str, Interval]]  # host -> configuration -> regret, a share
+    excluded: Mapping[str, str]  # configuration -> host and reason why it cannot serve all hosts
+    worst: tuple[WorstRegret, ...]  # smallest estimate first
+    outcome: Outcome
+    possible: tuple[str, ...]  # configurations whose worst regret may be the smallest
+    margin: float
+
+    @property
+    def choice(self) -> WorstRegret | None:
+        """The configuration with the smallest worst regret by its estimate; None: none runs on all hosts."""
+        return self.worst[0] if self.worst else None
+
+
+def portability(found: Matrix) -> Portability:
+    """Return regrets and the choice of one configuration for all hosts.
+
+    A configuration is excluded if a host cannot run it, or if its outputs are wrong there. A host without
+    valid ratios does not count, and the result names it.
+
+    Args:
+        found: a comparison of the same configurations on every host.
+    """
+    rows = [one for one in found.measured if not one.rejected]
+    missing = {one.host: one.rejected or one.why or one.state for one in found.rows if one not in rows}
+    regrets = {row.host: regrets_of(row, len(rows)) for row in rows}
+    excluded = _excluded(found.configurations, rows)
+    kept = [one.key for one in found.configurations if one.key not in excluded]
+    worst = sorted(
+        (one for key in kept if (one := _worst(key, regrets)) is not None), key=lambda one: one.regret.value
+    )
+    margin = min((one.margin for one in rows), default=0.0)
+    outcome, possible = _choose(worst, margin)
+    return Portability(
+        hosts=tuple(one.host for one in rows),
+        missing=missing,
+        regrets=regrets,
+        excluded=excluded,
+        worst=tuple(worst),
+        outcome=outcome,
+        possible=possible,
+        margin=margin,
+    )
+
+
+def regrets_of(row: HostRow, hosts: int) -> dict[str, Interval]:
+    """Return the regret of each usable configuration of a host, as a share.
+
+    The lower bound is 0 where the configuration may be the best. The upper bound is unknown while the ratio
+    of any usable configuration is.
+
+    Args:
+        row: of the host.
+        hosts: number of hosts whose intervals hold together.
+    """
+    speeds = {
+        key: joint(one.speedup, hosts, log=True) if key != row.reference else one.speedup
+        for key, one in row.usable.items()
+        if one.speedup is not None
+    }
+    is_whole = len(speeds) == len(row.usable)
+    return {key: _regret(key, speeds, is_whole=is_whole) for key in speeds}
+
+
+def _regret(key: str, speeds: Mapping[str, Interval], *, is_whole: bool) -> Interval:
+    own, others = speeds[key], [one for name, one in speeds.items() if name != key]
+    value = max((one.value for one in others), default=0.0) / own.value - 1
+    lows = [one.low for one in others if one.low is not None]
+    highs = [one.high for one in others]
+    low = max(lows) / own.high - 1 if lows and own.high else 0.0
+    high = None
+    if own.low and is_whole and None not in highs:
+        high = max(0.0, max((one for one in highs if one is not None), default=0.0) / own.low - 1)
+    return Interval(value=max(0.0, value), low=max(0.0, low), high=high)
+
+
+def _excluded(configurations: Sequence[Configuration], rows: Sequence[HostRow]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in configurations:
+        for row in rows:
+            if (why := _why_not(row.cells.get(one.key))) and one.key not in found:
+                found[one.key] = f"{row.host}: {why}"
+    return found
+
+
+def _why_not(cell: Cell | None) -> str:
+    if cell is None:
+        return "not measured"
+    return cell.unusable or ("" if cell.speedup is not None else "no ratio")
+
+
+def _worst(key: str, regrets: Mapping[str, Mapping[str, Interval]]) -> WorstRegret | None:
+    """Return the largest regret: the largest of the estimates, of the lower and of the upper bounds."""
+    own = {host: found[key] for host, found in regrets.items() if key in found}
+    if not own or len(own) < len(regrets):
+        return None
+    host = max(own, key=lambda one: own[one].value)
+    highs = [one.high for one in own.values()]
+    return WorstRegret(
+        configuration=key,
+        host=host,
+        regret=Interval(
+            value=own[host].value,
+            low=max(one.low or 0.0 for one in own.values()),
+            high=None if None in highs else max(one for one in highs if one is not None),
+        ),
+    )
+
+
+def _choose(worst: Sequence[WorstRegret], margin: float) -> tuple[Outcome, tuple[str, ...]]:
+    if not worst:
+        return "NONE", ()
+    most = min((one.regret.high for one in worst if one.regret.high is not None), default=None)
+    possible = tuple(one.configuration for one in worst if most is None or (one.regret.low or 0.0) <= most)
+    first = worst[0].regret
+    others = [one.regret.low or 0.0 for one in worst[1:]]
+    if first.high is None:
+        return ("BEST" if not others else "UNDECIDED"), possible
+    if not others or first.high < min(others):
+        return "BEST", (worst[0].configuration,)
+    if 1 + first.high <= (1 + margin) * (1 + min(others)):
+        return "EQUIVALENT", possible
+    return "UNDECIDED", possible
+
+
+# --- the second phase ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Configurations that a second phase compares on every host, beside the ORT default."""
+
+    configurations: tuple[Configuration, ...]  # the most frequent winners first; the ORT default is not named
+    hosts: Mapping[str, tuple[str, ...]]  # key -> hosts whose search found it
+    left_out: tuple[Configuration, ...] = ()  # more than one comparison takes
+    without: Mapping[str, str] = field(default_factory=dict)  # host -> why it names no winner
+
+
+def candidates(run: FleetRun, number: int | None = None) -> Candidates:
+    """Return the winners of the searches of a run, to be compared on every host.
+
+    Args:
+        run: whose searches have ended.
+        number: of the search; None: the first one.
+    """
+    asked = [one.number for one in run.questions if one.command == "search" and number in (None, one.number)]
+    found = matrix(run, asked[0]) if asked else None
+    winners: dict[str, list[str]] = {}
+    without: dict[str, str] = {}
+    for row in found.rows if found is not None else ():
+        keys = [key for key in row.best if key != DEFAULT_KEY] if len(row.best) == 1 else []
+        if keys:
+            winners.setdefault(keys[0], []).append(row.host)
+        else:
+            without[row.host] = row.why or row.text or row.state
+    ordered = sorted(winners, key=lambda key: -len(winners[key]))
+    configurations = [found.configuration(key) for key in ordered] if found is not None else []
+    return Candidates(
+        configurations=tuple(configurations[:MOST_CANDIDATES]),
+        hosts={key: tuple(hosts) for key, hosts in winners.items()},
+        left_out=tuple(configurations[MOST_CANDIDATES:]),
+        without=without,
+    )
+
+
+def frequency(found: Matrix) -> Counter[str]:
+    """Return how often each configuration is the only best one of a host."""
+    return Counter(one.best[0] for one in found.rows if len(one.best) == 1)
+
+
+def spec_of(configuration: Configuration) -> dict[str, Any]:
+    """Return the spec of a configuration without the path of its model, which differs between hosts."""
+    model = {name: one for name, one in configuration.spec.get("model", {}).items() if name != "path"}
+    return {**configuration.spec, "model": model}
