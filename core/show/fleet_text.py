@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.evidence.fleet.costs import Costs
 from core.evidence.fleet.fleet_types import AnswerState, FleetRun, HostRecord
-from core.evidence.fleet.intervals import Interval
+from core.evidence.fleet.intervals import FleetInterval
 from core.evidence.fleet.kinds import FEW_MACHINES, Disagreement, Spread
 from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, Matrix
 from core.evidence.fleet.portability import Portability, WorstRegret
@@ -123,7 +123,7 @@ def speedup_cell(cell: Cell, metric: str) -> tuple[str, str]:
     return speedup_parts(_gain(cell.speedup, cell.verdict, metric))
 
 
-def _gain(speedup: Interval, verdict: Verdict, metric: str) -> SpeedUpNumbers:
+def _gain(speedup: FleetInterval, verdict: Verdict, metric: str) -> SpeedUpNumbers:
     return {
         "metric": metric,
         "ratio": speedup.value,
@@ -138,7 +138,7 @@ def share_text(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def regret_text(regret: Interval) -> str:
+def regret_text(regret: FleetInterval) -> str:
     """Return a regret with its interval: "4.1 %, 95 % CI [2.0 %, 6.3 %]", "0.0 %, at most 1.2 %"."""
     if regret.high is None:
         return f"{share_text(regret.value)}, upper bound not known"
@@ -152,14 +152,14 @@ def money_text(amount: float | None) -> str:
     return DASH if amount is None else significant(amount, 3)
 
 
-def span_text(one: Interval) -> str:
+def span_text(one: FleetInterval) -> str:
     """Return the interval of an amount: "0.0120 to 0.0131"."""
     if one.low is None or one.high is None:
         return "unknown: too few runs"
     return f"{money_text(one.low)} to {money_text(one.high)}"
 
 
-def deviation_text(one: Interval) -> str:
+def deviation_text(one: FleetInterval) -> str:
     """Return a spread between machines with its interval."""
     value = share_text(one.value)
     if one.high is None or one.high > MOST_KNOWN:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.evidence.fleet.fleet_types import Answer, AnswerState, FleetRun, HostRecord, Phase
-from core.evidence.fleet.intervals import Interval, interval_of
+from core.evidence.fleet.intervals import FleetInterval, interval_of
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import MIN_LAUNCHES, Verdict, is_rejected
 from core.spec.effort import DEFAULT_MARGIN
@@ -41,10 +41,10 @@ class Cell:
     """One configuration on one host."""
 
     trial: str  # ID; empty: not stored
-    speedup: Interval | None  # ratio to the host's reference, above 1 is better; None: not known
+    speedup: FleetInterval | None  # ratio to the host's reference, above 1 is better; None: not known
     verdict: Verdict | None  # None: the reference itself, or no ratio
-    throughput: Interval | None  # samples per second
-    latency_s: Interval | None  # mean
+    throughput: FleetInterval | None  # samples per second
+    latency_s: FleetInterval | None  # mean
     unusable: str  # why the configuration cannot be used on this host; empty: it can
 
 
@@ -287,7 +287,7 @@ def _cell(trial: Document, contrast: Document | None, breach: str) -> Cell:
     doubted = contrast is not None and is_rejected(contrast)
     verdict = None if contrast is None or contrast["verdict"] is None else Verdict[contrast["verdict"]]
     if doubted and ratio is not None:
-        ratio, verdict = Interval(value=ratio.value), Verdict.UNDECIDED
+        ratio, verdict = FleetInterval(value=ratio.value), Verdict.UNDECIDED
     return Cell(
         trial=str(trial.get("trial") or ""),
         speedup=ratio,
@@ -306,16 +306,16 @@ def _process_df(trial: Document) -> float | None:
     return float(processes - 2 * (processes // 5) - 1)  # a fifth is trimmed at each end
 
 
-def _mean(trial: Document) -> Interval | None:
+def _mean(trial: Document) -> FleetInterval | None:
     return interval_of(trial.get("latency"), "mean_s", df=_process_df(trial))
 
 
-def _throughput(trial: Document) -> Interval | None:
+def _throughput(trial: Document) -> FleetInterval | None:
     rate = trial.get("throughput_per_s")
     if not rate:
         return None
     low, high = throughput_interval(trial)
-    return Interval(value=rate, low=low, high=high, df=_process_df(trial))
+    return FleetInterval(value=rate, low=low, high=high, df=_process_df(trial))
 
 
 def fastest(cells: Mapping[str, Cell]) -> tuple[str, ...]:
@@ -381,8 +381,8 @@ def _searched(one: Document, trial: Document, *, is_default: bool) -> Cell:
         trial=str(one.get("trial") or ""),
         speedup=interval_of(gain, "ratio", df=contrast.get("df") if is_of_rounds else None),
         verdict=None if is_default or gain is None else Verdict[gain["verdict"]],
-        throughput=_throughput(trial) or (Interval(value=rate) if rate else None),
-        latency_s=_mean(trial) or (Interval(value=mean) if mean else None),
+        throughput=_throughput(trial) or (FleetInterval(value=rate) if rate else None),
+        latency_s=_mean(trial) or (FleetInterval(value=mean) if mean else None),
         unusable=str(one.get("error") or ""),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.evidence.fleet.fleet_types import FleetRun
-from core.evidence.fleet.intervals import Interval, joint
+from core.evidence.fleet.intervals import FleetInterval, joint
 from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, HostRow, Matrix, matrix
 
 MOST_CANDIDATES = 7  # of one comparison
@@ -29,7 +29,7 @@ class WorstRegret:
 
     configuration: str
     host: str  # where its regret is the largest
-    regret: Interval
+    regret: FleetInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Portability:
 
     hosts: tuple[str, ...]  # with valid ratios
     missing: Mapping[str, str]  # host -> why it does not count
-    regrets: Mapping[str, Mapping[str, Interval]]  # host -> configuration -> regret, a share
+    regrets: Mapping[str, Mapping[str, FleetInterval]]  # host -> configuration -> regret, a share
     excluded: Mapping[str, str]  # configuration -> host and reason why it cannot serve all hosts
     worst: tuple[WorstRegret, ...]  # smallest estimate first
     outcome: Outcome
@@ -82,7 +82,7 @@ def portability(found: Matrix) -> Portability:
     )
 
 
-def regrets_of(row: HostRow, hosts: int) -> dict[str, Interval]:
+def regrets_of(row: HostRow, hosts: int) -> dict[str, FleetInterval]:
     """Return the regret of each usable configuration of a host, as a share.
 
     The lower bound is 0 where the configuration may be the best. The upper bound is unknown while the ratio
@@ -101,7 +101,7 @@ def regrets_of(row: HostRow, hosts: int) -> dict[str, Interval]:
     return {key: _regret(key, speeds, is_whole=is_whole) for key in speeds}
 
 
-def _regret(key: str, speeds: Mapping[str, Interval], *, is_whole: bool) -> Interval:
+def _regret(key: str, speeds: Mapping[str, FleetInterval], *, is_whole: bool) -> FleetInterval:
     own, others = speeds[key], [one for name, one in speeds.items() if name != key]
     value = max((one.value for one in others), default=0.0) / own.value - 1
     lows = [one.low for one in others if one.low is not None]
@@ -110,7 +110,7 @@ def _regret(key: str, speeds: Mapping[str, Interval], *, is_whole: bool) -> Inte
     high = None
     if own.low and is_whole and None not in highs:
         high = max(0.0, max((one for one in highs if one is not None), default=0.0) / own.low - 1)
-    return Interval(value=max(0.0, value), low=max(0.0, low), high=high)
+    return FleetInterval(value=max(0.0, value), low=max(0.0, low), high=high)
 
 
 def _excluded(configurations: Sequence[Configuration], rows: Sequence[HostRow]) -> dict[str, str]:
@@ -128,7 +128,7 @@ def _why_not(cell: Cell | None) -> str:
     return cell.unusable or ("" if cell.speedup is not None else "no ratio")
 
 
-def _worst(key: str, regrets: Mapping[str, Mapping[str, Interval]]) -> WorstRegret | None:
+def _worst(key: str, regrets: Mapping[str, Mapping[str, FleetInterval]]) -> WorstRegret | None:
     """Return the largest regret: the largest of the estimates, of the lower and of the upper bounds."""
     own = {host: found[key] for host, found in regrets.items() if key in found}
     if not own or len(own) < len(regrets):
@@ -138,7 +138,7 @@ def _worst(key: str, regrets: Mapping[str, Mapping[str, Interval]]) -> WorstRegr
     return WorstRegret(
         configuration=key,
         host=host,
-        regret=Interval(
+        regret=FleetInterval(
             value=own[host].value,
             low=max(one.low or 0.0 for one in own.values()),
             high=None if None in highs else max(one for one in highs if one is not None),

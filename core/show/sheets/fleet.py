@@ -7,7 +7,7 @@ from typing import Any
 
 from core.evidence.fleet.costs import Costs, HostCost
 from core.evidence.fleet.fleet_types import FleetRun, HostRecord
-from core.evidence.fleet.intervals import Interval
+from core.evidence.fleet.intervals import FleetInterval
 from core.evidence.fleet.kinds import Spread
 from core.evidence.fleet.matrix import Cell, Document, HostRow, Matrix
 from core.evidence.fleet.portability import Portability
@@ -147,10 +147,10 @@ def long_table(of: Matrix, portable: Portability | None = None) -> Table:
     def cell(pair: _Pair) -> Cell:
         return pair[0].cells[pair[1]]
 
-    def bound(read: Callable[[Cell], Interval | None], end: str) -> Callable[[_Pair], Value]:
+    def bound(read: Callable[[Cell], FleetInterval | None], end: str) -> Callable[[_Pair], Value]:
         return lambda pair: getattr(read(cell(pair)), end, None)
 
-    def regret(pair: _Pair) -> Interval | None:
+    def regret(pair: _Pair) -> FleetInterval | None:
         return None if portable is None else portable.regrets.get(pair[0].host, {}).get(pair[1])
 
     ratio, rate = lambda one: one.speedup, lambda one: one.throughput
