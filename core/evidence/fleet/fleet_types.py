@@ -111,6 +111,8 @@ class FleetRun:
     answers: list[Answer] = field(default_factory=list)
     phase: Phase = "ask"
     finished_at: float | None = None
+    scheduler: str = ""  # its address; empty: within the client, with its machine as the only host
+    certs: str = ""  # folder of the client's certificate; empty: none
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON data."""
