@@ -24,6 +24,7 @@ from core.wire.units import DASH, ci, significant
 
 DEFAULT_NAME = "ORT default"
 MOST_NAMED = 5  # hosts that a sentence names
+_NO_REGRET = 0.0005  # is shown as 0.0 %
 MOST_KNOWN = 1.0  # a spread with an upper bound above this share is shown as not known
 JOINT = "All intervals of regrets hold together, for every host and configuration, with 95 % confidence."
 STATES: Mapping[AnswerState, str] = {
@@ -142,6 +143,8 @@ def regret_text(regret: FleetInterval) -> str:
     """Return a regret with its interval: "4.1 %, 95 % CI [2.0 %, 6.3 %]", "0.0 %, at most 1.2 %"."""
     if regret.high is None:
         return f"{share_text(regret.value)}, upper bound not known"
+    if regret.high < _NO_REGRET:
+        return share_text(0.0)
     if not regret.low:
         return f"{share_text(regret.value)}, at most {share_text(regret.high)}"
     return f"{share_text(regret.value)}, {ci(share_text(regret.low), share_text(regret.high))}"
@@ -185,7 +188,7 @@ def answer(section: Section) -> tuple[str, Color]:
             return "No host has answered yet.", "gray"
         return "No host gave a result.", "red"
     if section.portability is not None and len(section.portability.regrets) > 0 and of.command == "compare":
-        if of.phase == "portability" or len(of.configurations) > 2:
+        if len(section.portability.hosts) > 1 and len(of.configurations) > 2:
             return portability_sentence(section.portability, names(of.configurations, of.model))
         return verdicts_sentence(of), "blue"
     if of.command == "search":

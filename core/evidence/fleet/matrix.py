@@ -232,6 +232,7 @@ def _fields(made: _Read) -> dict[str, Any]:
 def _compared(document: Document, trials: Mapping[str, Document], model_sha256: str) -> _Read:
     contestants: Sequence[Document] = document.get("contestants") or ()
     reference = _reference(contestants)
+    own_sha256 = _model_sha256(trials.get(reference)) or model_sha256
     contrasts: Sequence[Document] = document.get("contrasts") or ()
     against = {one["candidate"]: one for one in contrasts if one["baseline"] == reference}
     breaches: Mapping[str, str] = document.get("breaches") or {}
@@ -240,7 +241,7 @@ def _compared(document: Document, trials: Mapping[str, Document], model_sha256: 
     reference_key = ""
     for one in sorted(contestants, key=lambda one: one["trial"] != reference):
         trial = trials.get(one["trial"], {"trial": one["trial"]})
-        made = _configuration(trial, one["label"], model_sha256)
+        made = _configuration(trial, one["label"], own_sha256)
         if one["trial"] == reference:
             reference_key = made.key
         elif made.key in cells:
@@ -268,6 +269,11 @@ _OWN: Document = {"ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0, "df": None,
 def _reference(contestants: Iterable[Document]) -> str:
     roles = {one["role"]: str(one["trial"]) for one in contestants}
     return roles.get("baseline") or roles.get("anchor") or ""
+
+
+def _model_sha256(holder: Document | None) -> str:
+    """Return the hash of the `.onnx` file in a spec; that of a model with external data covers these, too."""
+    return str((((holder or {}).get("spec") or {}).get("model") or {}).get("sha256") or "")
 
 
 def _configuration(trial: Document, label: str, model_sha256: str) -> Configuration:
@@ -337,9 +343,10 @@ def fastest(cells: Mapping[str, Cell]) -> tuple[str, ...]:
 def _search(document: Document, model_sha256: str, trials: Mapping[str, Document]) -> _Read:
     winner, default = document.get("winner"), document.get("default")
     told = [one for one in (default, winner) if one]
+    own_sha256 = _model_sha256(document) or model_sha256
     configurations, cells = [], {}
     for one in told:
-        own = _configuration(one, "", model_sha256)
+        own = _configuration(one, "", own_sha256)
         if own.key in cells:
             continue
         configurations.append(own)

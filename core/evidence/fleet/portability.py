@@ -8,9 +8,8 @@ from them therefore holds with 95 %, whichever configuration is chosen because o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from core.evidence.fleet.fleet_types import FleetRun
@@ -169,45 +168,66 @@ def _choose(worst: Sequence[WorstRegret], margin: float) -> tuple[Outcome, tuple
 class Candidates:
     """Configurations that a second phase compares on every host, beside the ORT default."""
 
-    configurations: tuple[Configuration, ...]  # the most frequent winners first; the ORT default is not named
+    question: int  # number of the search
+    configurations: tuple[Configuration, ...]  # the most frequent winners first, without the ORT default
     hosts: Mapping[str, tuple[str, ...]]  # key -> hosts whose search found it
-    left_out: tuple[Configuration, ...] = ()  # more than one comparison takes
-    without: Mapping[str, str] = field(default_factory=dict)  # host -> why it names no winner
+    left_out: Mapping[str, str]  # key -> why it is not compared
+    without: Mapping[str, str]  # host -> why it names no winner
 
 
-def candidates(run: FleetRun, number: int | None = None) -> Candidates:
-    """Return the winners of the searches of a run, to be compared on every host.
+def candidates(run: FleetRun, number: int) -> Candidates:
+    """Return the winners of a search, to be compared on every host.
 
     Args:
         run: whose searches have ended.
-        number: of the search; None: the first one.
+        number: of the search.
     """
-    asked = [one.number for one in run.questions if one.command == "search" and number in (None, one.number)]
-    found = matrix(run, asked[0]) if asked else None
+    found = matrix(run, number)
     winners: dict[str, list[str]] = {}
     without: dict[str, str] = {}
-    for row in found.rows if found is not None else ():
+    for row in found.rows:
         keys = [key for key in row.best if key != DEFAULT_KEY] if len(row.best) == 1 else []
         if keys:
             winners.setdefault(keys[0], []).append(row.host)
         else:
             without[row.host] = row.why or row.text or row.state
     ordered = sorted(winners, key=lambda key: -len(winners[key]))
-    configurations = [found.configuration(key) for key in ordered] if found is not None else []
+    foreign = {key for key in ordered if _is_of_another_model(found, key)}
+    own = [key for key in ordered if key not in foreign]
+    left_out = dict.fromkeys(foreign, "its model is a variant, which only its host has")
+    left_out |= dict.fromkeys(own[MOST_CANDIDATES:], f"a comparison takes {MOST_CANDIDATES} candidates")
     return Candidates(
-        configurations=tuple(configurations[:MOST_CANDIDATES]),
+        question=number,
+        configurations=tuple(found.configuration(key) for key in own[:MOST_CANDIDATES]),
         hosts={key: tuple(hosts) for key, hosts in winners.items()},
-        left_out=tuple(configurations[MOST_CANDIDATES:]),
+        left_out=left_out,
         without=without,
     )
 
 
-def frequency(found: Matrix) -> Counter[str]:
-    """Return how often each configuration is the only best one of a host."""
-    return Counter(one.best[0] for one in found.rows if len(one.best) == 1)
+def _is_of_another_model(found: Matrix, key: str) -> bool:
+    """Whether a winner runs another model than the ORT default of its search."""
+
+    def model(one: Configuration) -> object:
+        return (one.spec.get("model") or {}).get("sha256")
+
+    default = next((one for one in found.configurations if one.key == DEFAULT_KEY), None)
+    return default is not None and model(found.configuration(key)) != model(default)
 
 
-def spec_of(configuration: Configuration) -> dict[str, Any]:
-    """Return the spec of a configuration without the path of its model, which differs between hosts."""
-    model = {name: one for name, one in configuration.spec.get("model", {}).items() if name != "path"}
-    return {**configuration.spec, "model": model}
+def candidate_spec(configuration: Configuration, path: str) -> dict[str, Any]:
+    """Return the spec of a candidate on a model of another host, as plain data.
+
+    The hash of a runtime is left out, because hosts may have different builds of one version.
+
+    Args:
+        configuration: from `candidates`.
+        path: of the model there.
+    """
+    spec = {name: part for name, part in configuration.spec.items() if name not in ("protocol", "targets")}
+    precision = {
+        name: one for name, one in (spec.get("model") or {}).items() if name not in ("path", "name", "sha256")
+    }
+    if "runtime" in spec:
+        spec["runtime"] = str(spec["runtime"]).partition("@")[0]
+    return {**spec, "model": {"path": path, **precision}}

@@ -71,7 +71,7 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
     else:
         parts.append(state_table(of))
     parts += failures(of)
-    if (found := section.portability) is not None and found.regrets and len(of.configurations) > 1:
+    if (found := section.portability) is not None and len(found.hosts) > 1:
         parts += [regret_table(of, found), worst_table(of, found), Note(JOINT)]
     named = names(of.configurations, of.model)
     parts += [Note(disagreement_text(one, named, kinds), "orange") for one in section.disagreements]
