@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import itertools
 import secrets
 import socket
 import threading
@@ -22,6 +23,7 @@ from core.api.fleet_requests import Asked as Asked
 from core.api.fleet_requests import prepared
 from core.api.session import Session
 from core.evidence.fleet.fleet_types import ENDED, Answer, FleetRun, HostRecord, answer_key
+from core.evidence.fleet.portability import candidates, spec_of
 from core.evidence.fleet.selection import ALL, select
 from core.run.fleet import host as processes
 from core.run.fleet import on_host
@@ -190,6 +192,7 @@ def ask(
     on: str = ALL,
     one_of_each_kind: bool = False,
     name: str = "",
+    portability: bool = False,
     patience_s: float = PATIENCE_S,
     on_change: OnChange = lambda run: None,
     on_note: Callable[[str], None] = lambda text: None,
@@ -207,6 +210,7 @@ def ask(
         on: see `selection.select`.
         one_of_each_kind: ask one host of those with equal machine and libraries.
         name: of the run, for people; empty: from its first question.
+        portability: after the searches, compare all their winners on every host.
         patience_s: how long a host may be gone before its answer counts as lost.
         on_change: called with the run at every change, in another thread.
         on_note: called with lines of text: the ID of the run, hosts that are left out.
@@ -224,6 +228,7 @@ def ask(
         created_at=time.time(),
         owner=f"{getpass.getuser()} on {socket.gethostname()}",
         questions=[one.question for one in found],
+        portability=portability,
         scheduler=scheduler or "",
         certs=str(certs.absolute()) if certs is not None else "",
     )
@@ -326,10 +331,52 @@ class _Work:
                 )
                 asking = Asking(fleet, chosen, keep, self._session.store, on_change=self._on_change)
                 asking.control, asking.patience_s = self._control, self._patience_s
-                return await asking.ask(questions)
+                asked = await asking.ask(questions)
+                if not (asked.portability and asked.phase == "ask" and asked.state in ("COMPLETE", "FAIL")):
+                    return asked
+                more = await asyncio.to_thread(self._portability, asked)
+                asking.begin_portability(more)
+                keep.save_questions([*questions, *more])
+                return await asking.ask([*questions, *more])
 
         certs = Path(run.certs) if run.certs else None
         return _in_loop(lambda: _with_fleet(run.scheduler or None, certs, work), on_stop=self._control.cancel)
+
+    def _portability(self, run: FleetRun) -> list[PreparedQuestion]:
+        """Return one comparison of the winners of each search, for the hosts that answered it."""
+        found: list[PreparedQuestion] = []
+        for one in run.questions:
+            if one.command != "search":
+                continue
+            winners = candidates(run, one.number)
+            hosts = [
+                host for host, answer in run.answers_of(one.number).items() if answer.state == "COMPLETE"
+            ]
+            if not winners.configurations:
+                self._on_note(f"No search of {one.model.name} found a winner to compare on every host.")
+                continue
+            asked = Asked(
+                command="compare",
+                model=one.model.path,
+                arguments=_protocol(one.arguments),
+                phase="portability",
+                hosts=hosts,
+                candidates={
+                    f"winner-of-{winners.hosts[of.key][0]}": spec_of(of) for of in winners.configurations
+                },
+            )
+            found.append(prepared(asked, len(run.questions) + len(found) + 1, self._session))
+        return found
+
+
+def _protocol(arguments: Sequence[str]) -> list[str]:
+    """Return the options of a search that also hold for the comparison of the winners."""
+    found: list[str] = []
+    for name, value in itertools.pairwise([*arguments, ""]):
+        option, equals, _ = name.partition("=")
+        if option in ("--effort", "--wait-quiet", "--margin"):
+            found += [name] if equals else [name, value]
+    return found
 
 
 def _name(questions: Sequence[PreparedQuestion]) -> str:

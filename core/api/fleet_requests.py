@@ -6,7 +6,7 @@ text of a YAML file, whose model becomes the model of the question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class Asked:
     arguments: Sequence[str] = ()  # the rest of the command line
     phase: Phase = "ask"
     hosts: Sequence[str] = ()  # names; empty: all hosts of the run
-    texts: dict[str, str] = field(default_factory=dict)  # YAML files that `arguments` name as `TEXT` + name
+    candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> configuration
 
 
 def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
@@ -58,10 +58,12 @@ def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
         ModelError: a model cannot be read.
         StoreError: a trial does not exist.
     """
-    files = _Files(session, dict(asked.texts))
+    files = _Files(session)
     command = _command(asked.command)
     first, model = files.first(command, asked.model)
     arguments = files.arguments(list(asked.arguments))
+    for name, spec in asked.candidates.items():
+        arguments += ["--candidate", files.text(f"{name}.yaml", spec)]
     question = Question(
         number=number,
         command=command,
@@ -92,10 +94,10 @@ def _command(name: str) -> Command:
 class _Files:
     """Collects the files of one command line."""
 
-    def __init__(self, session: Session, texts: dict[str, str]) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._model = ""  # placeholder of the question's model
-        self.texts = texts
+        self.texts: dict[str, str] = {}
         self.parcels: dict[str, Parcel] = {}
         self.paths: dict[str, str] = {}
 
@@ -161,11 +163,11 @@ class _Files:
         if path.suffix.lower() in _YAML:
             config_from(ref, self._session.store)  # checks it
             data = load_strict(path.read_text(encoding="utf-8"))
-            return self._text(path.name, data)
+            return self.text(path.name, data)
         spec = with_full_paths(spec_from_dict(config_from(ref, self._session.store)))
-        return self._text(f"trial-{ref[:12]}.yaml", load_strict(yaml_from_spec(spec)))
+        return self.text(f"trial-{ref[:12]}.yaml", load_strict(yaml_from_spec(spec)))
 
-    def _text(self, name: str, data: dict[str, Any]) -> str:
+    def text(self, name: str, data: Mapping[str, Any]) -> str:
         """Add a YAML file whose model is the question's, and return its placeholder."""
         number, stem = 1, Path(name).stem
         while name in self.texts:

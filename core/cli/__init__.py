@@ -126,6 +126,9 @@ COMMANDS = {
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
     ),
+    "fleet": Command(
+        "fleet", "app", "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers."
+    ),
     "schema": Command(
         "schema",
         "schema",

@@ -113,6 +113,7 @@ class FleetRun:
     finished_at: float | None = None
     scheduler: str = ""  # its address; empty: within the client, with its machine as the only host
     certs: str = ""  # folder of the client's certificate; empty: none
+    portability: bool = False  # after the searches, compare all their winners on every host
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain JSON data."""

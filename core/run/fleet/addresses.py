@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import ipaddress
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from core.wire.errors import SpecError
 
 PORT = 8786
+HTTP = "127.0.0.1:0"  # of the status pages that Dask serves even without routes; they have no encryption
 CA, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"  # in the folder that `--certs` names
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>[a-z]+)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(?P<port>\d{1,5}))?"
@@ -27,6 +29,8 @@ OPTIONS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.worker-ttl": "60s",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
     "distributed.worker.memory.monitor-interval": "10s",
     "distributed.worker.memory.spill": False,
@@ -134,6 +138,8 @@ def dask() -> Any:
     except ModuleNotFoundError as error:
         raise missing_extra(error) from error
     config.set(OPTIONS)
+    for name in ("distributed", "tornado", "asyncio"):  # it sets levels of its own when it is imported
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return package
 
 

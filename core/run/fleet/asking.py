@@ -99,6 +99,11 @@ class Asking:
         self._save()
         return self.run
 
+    def begin_portability(self, questions: Sequence[PreparedQuestion]) -> None:
+        """Add the questions of the second phase to the run."""
+        every = [*self.run.questions, *(one.question for one in questions)]
+        self.run = replace(self.run, questions=every, phase="portability", state="RUNNING", finished_at=None)
+
     def _add(self, question: Question, host: str) -> None:
         key = answer_key(self.run.id, question.number, host, 1)
         self.run = self.run.with_answer(Answer(key=key, question=question.number, host=host))

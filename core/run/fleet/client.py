@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -177,8 +176,6 @@ async def connect(where: Address | None, certs: Path | None) -> AsyncIterator[Fl
     Raises:
         SpecError: no scheduler replies there, or it refuses the certificate.
     """
-    for name in ("distributed", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     if where is None:
         async with embedded(socket.gethostname()) as cluster:
             fleet = Fleet(cluster)

@@ -15,10 +15,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from core.process.job_worker import run_job
 from core.process.machine_queue import MachineQueue
 from core.run.fleet import on_host
-from core.run.fleet.addresses import Address, dask, security
+from core.run.fleet.addresses import HTTP, Address, dask, security
 from core.store import Store
 from core.wire.errors import SpecError
 
@@ -28,7 +27,7 @@ Say = Callable[[str], None]
 
 _WORKER = {
     **{"nthreads": 2, "memory_limit": 0, "resources": {"bench": 1}, "heartbeat_interval": "2s"},
-    **{"dashboard": False, "dashboard_address": ":0", "silence_logs": logging.ERROR},
+    **{"dashboard": False, "dashboard_address": HTTP, "silence_logs": logging.ERROR},
 }
 
 
@@ -45,7 +44,7 @@ async def serve_scheduler(where: Address, certs: Path | None, say: Say, stop: as
             port=where.port,
             security=secured,
             dashboard=False,
-            dashboard_address=None,
+            dashboard_address=HTTP,
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise SpecError(
@@ -99,7 +98,6 @@ def _check_here() -> None:
     """Refuse a machine that cannot measure, before it joins."""
     Store()
     MachineQueue().entries()
-    run_job  # noqa: B018 - the facts start the first worker
 
 
 @asynccontextmanager
@@ -139,7 +137,6 @@ def until_signal(serve: Callable[[asyncio.Event], Any]) -> None:
             loop.add_signal_handler(number, stop.set)
         await serve(stop)
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     asyncio.run(run())
 
 
@@ -150,7 +147,7 @@ async def embedded(name: str, about: Mapping[str, Any] | None = None) -> AsyncIt
     on_host.DESCRIPTION.update(about or {})  # type: ignore[typeddict-item]
     workers = {name: {"cls": package.Worker, "options": {**_WORKER, "name": name}}}
     scheduler = {"cls": package.Scheduler, "options": {"protocol": "inproc://", "dashboard": False}}
-    scheduler["options"]["dashboard_address"] = None
+    scheduler["options"]["dashboard_address"] = HTTP
     async with package.SpecCluster(
         workers=workers, scheduler=scheduler, asynchronous=True, silence_logs=logging.CRITICAL
     ) as cluster:
