@@ -365,6 +365,7 @@ def _fleet_answers(section: Section, run: FleetRun) -> dict[str, Any]:
         "spreads": section.spreads,
         "disagreements": section.disagreements,
         "costs": section.costs,
+        "answers": list(run.answers_of(of.question).values()),
     }
 
 

@@ -15,7 +15,7 @@ from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
 from core.evidence.fleet.costs import Costs
-from core.evidence.fleet.fleet_types import Command, HostRecord, Phase, RunState
+from core.evidence.fleet.fleet_types import Answer, Command, HostRecord, Phase, RunState
 from core.evidence.fleet.kinds import Disagreement, Spread
 from core.evidence.fleet.matrix import Configuration, HostRow
 from core.evidence.fleet.portability import Portability
@@ -730,6 +730,7 @@ class FleetAnswersDocument(TypedDict):
     spreads: list[Spread]  # between machines of one kind
     disagreements: list[Disagreement]  # hosts of one kind with different decided verdicts
     costs: Costs | None  # null: no host has a price
+    answers: list[Answer]  # with the documents of the hosts; the store holds their raw measurements
 
 
 class FleetDocument(TypedDict):

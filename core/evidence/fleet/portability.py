@@ -215,19 +215,18 @@ def _is_of_another_model(found: Matrix, key: str) -> bool:
     return default is not None and model(found.configuration(key)) != model(default)
 
 
-def candidate_spec(configuration: Configuration, path: str) -> dict[str, Any]:
-    """Return the spec of a candidate on a model of another host, as plain data.
+def spec_of(configuration: Configuration) -> dict[str, Any]:
+    """Return the spec of a candidate for another host, as plain data, without its model's path and hash.
 
-    The hash of a runtime is left out, because hosts may have different builds of one version.
+    The hash of a runtime is left out, too, because hosts may have different builds of one version.
 
     Args:
         configuration: from `candidates`.
-        path: of the model there.
     """
     spec = {name: part for name, part in configuration.spec.items() if name not in ("protocol", "targets")}
-    precision = {
+    model = {
         name: one for name, one in (spec.get("model") or {}).items() if name not in ("path", "name", "sha256")
     }
     if "runtime" in spec:
         spec["runtime"] = str(spec["runtime"]).partition("@")[0]
-    return {**spec, "model": {"path": path, **precision}}
+    return {**spec, "model": model}
