@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from core.evidence.fleet.costs import costs
-from core.evidence.fleet.intervals import Interval, relative_error
+from core.evidence.fleet.intervals import FleetInterval, relative_error
 from core.evidence.fleet.kinds import Measured, deviation_between
 from core.evidence.fleet.matrix import Cell, Configuration, HostRow, Matrix
 from core.evidence.fleet.portability import portability
@@ -71,21 +71,21 @@ def invented_matrix(
     rows = []
     for number, own in enumerate(truth):
         default = [noise(draw) for _ in range(launches)]
-        cells = {"default": _cell(Interval(value=1.0, low=1.0, high=1.0), default)}
+        cells = {"default": _cell(FleetInterval(value=1.0, low=1.0, high=1.0), default)}
         for name in names:
             latency = [noise(draw) - own[name] for _ in range(launches)]
             ratios = [[a - b] for a, b in zip(default, latency, strict=True)]
             one = contrast(ratios, looks=len(names), margin=MARGIN)
-            found = Interval(value=one.ratio, low=one.ratio_low, high=one.ratio_high, df=one.df)
+            found = FleetInterval(value=one.ratio, low=one.ratio_low, high=one.ratio_high, df=one.df)
             cells[name] = _cell(found, latency)
         rows.append(_row(f"h{number}", cells))
     return _matrix(rows, ["default", *names])
 
 
-def _cell(speedup: Interval, latency: list[float]) -> Cell:
+def _cell(speedup: FleetInterval, latency: list[float]) -> Cell:
     mean = trimmed_estimate([math.exp(one) for one in latency])
     df = len(latency) - 2 * (len(latency) // 5) - 1
-    rate = Interval(
+    rate = FleetInterval(
         value=1 / mean.value,
         low=1 / mean.high if mean.high else None,
         high=1 / mean.low if mean.low else None,
@@ -96,7 +96,7 @@ def _cell(speedup: Interval, latency: list[float]) -> Cell:
         speedup=speedup,
         verdict=Verdict.UNDECIDED,
         throughput=rate,
-        latency_s=Interval(value=mean.value, low=mean.low, high=mean.high, df=df),
+        latency_s=FleetInterval(value=mean.value, low=mean.low, high=mean.high, df=df),
         unusable="",
     )
 
@@ -166,7 +166,7 @@ def portable(scene: str, truth: list[dict[str, float]], noise: Noise, runs: int,
     yield Row(scene=scene, what="no wrong choice", n=runs, held=1 - wrong, told=decided / runs)
 
 
-def _holds(one: Interval, truth: float) -> bool:
+def _holds(one: FleetInterval, truth: float) -> bool:
     low, high = one.low or 0.0, math.inf if one.high is None else one.high
     return low - 1e-12 <= truth <= high + 1e-12
 
@@ -197,7 +197,7 @@ def cheapest(scene: str, prices: list[float], noise: Noise, runs: int, seed: int
     for _ in range(runs):
         rows = []
         for number, price in enumerate(prices):
-            cells = {"default": _cell(Interval(value=1.0), [noise(draw) for _ in range(10)])}
+            cells = {"default": _cell(FleetInterval(value=1.0), [noise(draw) for _ in range(10)])}
             rows.append(_row(f"h{number}", cells, price=price))
         found = costs(_matrix(rows, ["default"]))
         single += sum(_holds(one.per_million, truth[int(one.host[1:])]) for one in found.hosts)
@@ -259,7 +259,7 @@ def spread(
         for _ in range(machines):
             at = deviation * offset(draw)
             mean = trimmed_estimate([math.exp(at + noise(draw)) for _ in range(10)])
-            bounds = Interval(value=mean.value, low=mean.low, high=mean.high, df=5)
+            bounds = FleetInterval(value=mean.value, low=mean.low, high=mean.high, df=5)
             found.append(Measured(value=math.log(mean.value), error=relative_error(bounds) or 0.0, df=5))
         one = deviation_between(found)
         held += _holds(one, deviation)

@@ -10,21 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from core.api import fleet
+from core.api.fleet_answers import summary_of
 from core.api.session import Session, user_on_host
-from core.cli import COMMANDS
+from core.cli import COMMANDS, fleet_answers
 from core.cli.fleet_arguments import split
 from core.cli.fleet_progress import FleetProgress
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import EXIT_CANCELLED, EXIT_FAILED, Json, Quiet, Wide, note, print_json, print_lines
 from core.cli.sheets import print_parts, print_sheet
 from core.evidence.fleet.fleet_types import FleetRun
-from core.evidence.fleet.summary import trial_ids
+from core.show import documents
 from core.show.sheets.fleet import hosts_table, run_sheet, runs_table
 from core.spec.study import read_study
 from core.spec.text_values import seconds
 from core.store import Store
 from core.wire import variables
-from core.wire.errors import SpecError, StoreError
+from core.wire.errors import SpecError
 from core.wire.plain_data import plain
 
 FLEET = "Fleet"
@@ -371,22 +372,12 @@ def _follow(work: Callable[[Session, FleetProgress], FleetRun], *, json_: bool, 
 
 def _report(store: Store, run: FleetRun, *, json_: bool) -> None:
     if json_:
-        print_json(run.to_dict())
+        print_json(documents.fleet(summary_of(run, store)))
     else:
-        print_sheet(run_sheet(run, _trials(store, run)))
+        print_sheet(run_sheet(run, found=summary_of(run, store)))
     if run.state == "INCOMPLETE":
         note(f"Answers are missing. Collect them: `ortune fleet resume {run.id}`.")
     raise typer.Exit(exit_code_of(run))
-
-
-def _trials(store: Store, run: FleetRun) -> dict[str, dict[str, Any]]:
-    found = {}
-    for one in trial_ids(run):
-        try:
-            found[one] = store.trial(one).to_dict()
-        except StoreError:  # deleted meanwhile
-            continue
-    return found
 
 
 def exit_code_of(run: FleetRun) -> int:
@@ -416,14 +407,10 @@ def runs(*, wide: Wide = False, json_: Json = False) -> None:
         print_lines(["No fleet runs yet. Start one: `ortune fleet compare MODEL --candidate X.yaml`."])
 
 
-@app.command("show", cls=Grouped)
-def show(run: Run, *, wide: Wide = False, json_: Json = False) -> None:
-    """Show a fleet run with its answers."""
-    found = fleet.fleet_run(run)
-    if json_:
-        print_json(found.to_dict())
-    else:
-        print_sheet(run_sheet(found, _trials(Store(), found)))
+app.command("show", cls=Grouped)(fleet_answers.show)
+app.command("report", cls=Grouped)(fleet_answers.report)
+app.command("export", cls=Grouped)(fleet_answers.export)
+app.command("pick", cls=Grouped)(fleet_answers.pick)
 
 
 @app.command("cancel", cls=Grouped)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.evidence.fleet.costs import Costs
 from core.evidence.fleet.fleet_types import AnswerState, FleetRun, HostRecord
-from core.evidence.fleet.intervals import Interval
+from core.evidence.fleet.intervals import FleetInterval
 from core.evidence.fleet.kinds import FEW_MACHINES, Disagreement, Spread
 from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, Matrix
 from core.evidence.fleet.portability import Portability, WorstRegret
@@ -24,6 +24,7 @@ from core.wire.units import DASH, ci, significant
 
 DEFAULT_NAME = "ORT default"
 MOST_NAMED = 5  # hosts that a sentence names
+_NO_REGRET = 0.0005  # is shown as 0.0 %
 MOST_KNOWN = 1.0  # a spread with an upper bound above this share is shown as not known
 JOINT = "All intervals of regrets hold together, for every host and configuration, with 95 % confidence."
 STATES: Mapping[AnswerState, str] = {
@@ -123,7 +124,7 @@ def speedup_cell(cell: Cell, metric: str) -> tuple[str, str]:
     return speedup_parts(_gain(cell.speedup, cell.verdict, metric))
 
 
-def _gain(speedup: Interval, verdict: Verdict, metric: str) -> SpeedUpNumbers:
+def _gain(speedup: FleetInterval, verdict: Verdict, metric: str) -> SpeedUpNumbers:
     return {
         "metric": metric,
         "ratio": speedup.value,
@@ -138,10 +139,12 @@ def share_text(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def regret_text(regret: Interval) -> str:
+def regret_text(regret: FleetInterval) -> str:
     """Return a regret with its interval: "4.1 %, 95 % CI [2.0 %, 6.3 %]", "0.0 %, at most 1.2 %"."""
     if regret.high is None:
         return f"{share_text(regret.value)}, upper bound not known"
+    if regret.high < _NO_REGRET:
+        return share_text(0.0)
     if not regret.low:
         return f"{share_text(regret.value)}, at most {share_text(regret.high)}"
     return f"{share_text(regret.value)}, {ci(share_text(regret.low), share_text(regret.high))}"
@@ -152,14 +155,14 @@ def money_text(amount: float | None) -> str:
     return DASH if amount is None else significant(amount, 3)
 
 
-def span_text(one: Interval) -> str:
+def span_text(one: FleetInterval) -> str:
     """Return the interval of an amount: "0.0120 to 0.0131"."""
     if one.low is None or one.high is None:
         return "unknown: too few runs"
     return f"{money_text(one.low)} to {money_text(one.high)}"
 
 
-def deviation_text(one: Interval) -> str:
+def deviation_text(one: FleetInterval) -> str:
     """Return a spread between machines with its interval."""
     value = share_text(one.value)
     if one.high is None or one.high > MOST_KNOWN:
@@ -185,7 +188,7 @@ def answer(section: Section) -> tuple[str, Color]:
             return "No host has answered yet.", "gray"
         return "No host gave a result.", "red"
     if section.portability is not None and len(section.portability.regrets) > 0 and of.command == "compare":
-        if of.phase == "portability" or len(of.configurations) > 2:
+        if len(section.portability.hosts) > 1 and len(of.configurations) > 2:
             return portability_sentence(section.portability, names(of.configurations, of.model))
         return verdicts_sentence(of), "blue"
     if of.command == "search":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from core.evidence.fleet.intervals import Interval, joint
+from core.evidence.fleet.intervals import FleetInterval, joint
 from core.evidence.fleet.matrix import HostRow, Matrix
 
 MILLION = 1e6
@@ -24,8 +24,8 @@ class HostCost:
     host: str
     configuration: str  # key
     price_per_hour: float
-    throughput: Interval  # samples per second
-    per_million: Interval  # in the currency of the price; 95 % for this host alone
+    throughput: FleetInterval  # samples per second
+    per_million: FleetInterval  # in the currency of the price; 95 % for this host alone
     meets: Meets  # the constraints of the question
     limits: tuple[str, ...]  # constraints that are missed or unknown
 
@@ -45,7 +45,7 @@ class Costs:
         return next((one for one in self.hosts if one.meets == "MET"), None)
 
 
-def per_million(rate: Interval, price_per_hour: float) -> Interval:
+def per_million(rate: FleetInterval, price_per_hour: float) -> FleetInterval:
     """Return the cost of a million samples at a throughput; a higher throughput costs less.
 
     Args:
@@ -58,7 +58,7 @@ def per_million(rate: Interval, price_per_hour: float) -> Interval:
 
     value = cost(rate.value)
     assert value is not None, rate
-    return Interval(value=value, low=cost(rate.high), high=cost(rate.low), df=rate.df)
+    return FleetInterval(value=value, low=cost(rate.high), high=cost(rate.low), df=rate.df)
 
 
 def costs(found: Matrix) -> Costs:
@@ -122,13 +122,13 @@ def _cheapest(ordered: list[HostCost], margin: float) -> tuple[CheapestOutcome, 
     return ("EQUIVALENT" if first.high <= (1 + margin) * min(known) else "UNDECIDED"), possible
 
 
-def _joint_cost(one: HostCost, count: int) -> Interval:
+def _joint_cost(one: HostCost, count: int) -> FleetInterval:
     """Return the cost with an interval that holds for all hosts together.
 
     The interval of the mean latency is symmetric, so the widening is done for the inverse of the throughput.
     """
     rate = one.throughput
-    inverse = Interval(
+    inverse = FleetInterval(
         value=1 / rate.value,
         low=1 / rate.high if rate.high else None,
         high=1 / rate.low if rate.low else None,
@@ -136,7 +136,7 @@ def _joint_cost(one: HostCost, count: int) -> Interval:
     )
     wide = joint(inverse, count, log=False)
     scale = one.price_per_hour / HOUR_S * MILLION
-    return Interval(
+    return FleetInterval(
         value=one.per_million.value,
         low=None if wide.low is None else max(0.0, wide.low) * scale,
         high=None if wide.high is None else wide.high * scale,

@@ -16,7 +16,7 @@ _ALPHA = 1 - CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class FleetInterval:
     """A number with its 95 % interval; a bound is None where it is not known."""
 
     value: float
@@ -30,7 +30,7 @@ class Interval:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def joint(one: Interval, count: int, *, log: bool) -> Interval:
+def joint(one: FleetInterval, count: int, *, log: bool) -> FleetInterval:
     """Return the interval widened so that `count` of them hold together with 95 %.
 
     The reach of each bound grows by the ratio of two quantiles of Student's t. An interval that is already
@@ -48,17 +48,17 @@ def joint(one: Interval, count: int, *, log: bool) -> Interval:
     if count <= 1 or one.bounds is None:
         return one
     if one.df is None:
-        return Interval(value=one.value)
+        return FleetInterval(value=one.value)
     factor = t_quantile(1 - _ALPHA / 2 / count, one.df) / t_quantile(1 - _ALPHA / 2, one.df)
     low, high = one.bounds
     if not log:
-        return Interval(
+        return FleetInterval(
             value=one.value,
             low=one.value - factor * (one.value - low),
             high=one.value + factor * (high - one.value),
             df=one.df,
         )
-    return Interval(
+    return FleetInterval(
         value=one.value,
         low=one.value * (low / one.value) ** factor,
         high=one.value * (high / one.value) ** factor,
@@ -66,16 +66,18 @@ def joint(one: Interval, count: int, *, log: bool) -> Interval:
     )
 
 
-def relative_error(one: Interval) -> float | None:
+def relative_error(one: FleetInterval) -> float | None:
     """Return the standard error of the logarithm of a positive number, from its interval; None: not known."""
     if one.bounds is None or one.df is None or one.df <= 0 or not 0 < one.bounds[0] <= one.bounds[1]:
         return None
     return math.log(one.bounds[1] / one.bounds[0]) / 2 / t_quantile(1 - _ALPHA / 2, one.df)
 
 
-def interval_of(numbers: Any, value: str, *, df: float | None = None) -> Interval | None:
+def interval_of(numbers: Any, value: str, *, df: float | None = None) -> FleetInterval | None:
     """Return `numbers[value]` with its bounds `…_low` and `…_high`; None where there is no such number."""
     found = (numbers or {}).get(value)
     if found is None:
         return None
-    return Interval(value=found, low=numbers.get(f"{value}_low"), high=numbers.get(f"{value}_high"), df=df)
+    return FleetInterval(
+        value=found, low=numbers.get(f"{value}_low"), high=numbers.get(f"{value}_high"), df=df
+    )

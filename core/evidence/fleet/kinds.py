@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.evidence.fleet.intervals import Interval, relative_error
+from core.evidence.fleet.intervals import FleetInterval, relative_error
 from core.evidence.fleet.matrix import Cell, HostRow, Matrix
 from core.evidence.statistics import CONFIDENCE, beta_cdf
 from core.evidence.verdict import Verdict
@@ -34,7 +34,7 @@ class Spread:
     hosts: tuple[str, ...]  # that were measured
     configuration: str  # key
     number: str  # "latency" (mean) or "speed-up"
-    deviation: Interval  # relative standard deviation between machines
+    deviation: FleetInterval  # relative standard deviation between machines
     lowest: str  # host with the smallest number
     highest: str
     ratio: float  # largest number / smallest number, with the noise of the measurements
@@ -81,7 +81,7 @@ def spreads(found: Matrix) -> list[Spread]:
 
 
 def _spread(
-    kind: str, rows: Sequence[HostRow], key: str, number: str, read: Callable[[Cell], Interval | None]
+    kind: str, rows: Sequence[HostRow], key: str, number: str, read: Callable[[Cell], FleetInterval | None]
 ) -> list[Spread]:
     known: dict[str, Measured] = {}
     for row in rows:
@@ -136,7 +136,7 @@ class Measured:
     df: float  # degrees of freedom of the error
 
 
-def deviation_between(machines: Sequence[Measured]) -> Interval:
+def deviation_between(machines: Sequence[Measured]) -> FleetInterval:
     """Estimate the standard deviation between machines with its 95 % interval.
 
     The variance of n values, over s² + e², has an F distribution if s is the true deviation and e² the mean
@@ -171,7 +171,7 @@ def deviation_between(machines: Sequence[Measured]) -> Interval:
         return f_cdf(seen / whole, df, min(_MOST_DF, noise_df * (whole / noise) ** 2))
 
     high = _solve(lambda s: share_below(s) - _TAIL)
-    return Interval(
+    return FleetInterval(
         value=math.sqrt(max(0.0, seen - noise)),
         low=_solve(lambda s: share_below(s) - (1 - _TAIL)),
         high=None if high >= _LARGEST else high,

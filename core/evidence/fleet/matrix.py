@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.evidence.fleet.fleet_types import Answer, AnswerState, FleetRun, HostRecord, Phase
-from core.evidence.fleet.intervals import Interval, interval_of
+from core.evidence.fleet.intervals import FleetInterval, interval_of
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import MIN_LAUNCHES, Verdict, is_rejected
 from core.spec.effort import DEFAULT_MARGIN
@@ -41,10 +41,10 @@ class Cell:
     """One configuration on one host."""
 
     trial: str  # ID; empty: not stored
-    speedup: Interval | None  # ratio to the host's reference, above 1 is better; None: not known
+    speedup: FleetInterval | None  # ratio to the host's reference, above 1 is better; None: not known
     verdict: Verdict | None  # None: the reference itself, or no ratio
-    throughput: Interval | None  # samples per second
-    latency_s: Interval | None  # mean
+    throughput: FleetInterval | None  # samples per second
+    latency_s: FleetInterval | None  # mean
     unusable: str  # why the configuration cannot be used on this host; empty: it can
 
 
@@ -232,6 +232,7 @@ def _fields(made: _Read) -> dict[str, Any]:
 def _compared(document: Document, trials: Mapping[str, Document], model_sha256: str) -> _Read:
     contestants: Sequence[Document] = document.get("contestants") or ()
     reference = _reference(contestants)
+    own_sha256 = _model_sha256(trials.get(reference)) or model_sha256
     contrasts: Sequence[Document] = document.get("contrasts") or ()
     against = {one["candidate"]: one for one in contrasts if one["baseline"] == reference}
     breaches: Mapping[str, str] = document.get("breaches") or {}
@@ -240,7 +241,7 @@ def _compared(document: Document, trials: Mapping[str, Document], model_sha256: 
     reference_key = ""
     for one in sorted(contestants, key=lambda one: one["trial"] != reference):
         trial = trials.get(one["trial"], {"trial": one["trial"]})
-        made = _configuration(trial, one["label"], model_sha256)
+        made = _configuration(trial, one["label"], own_sha256)
         if one["trial"] == reference:
             reference_key = made.key
         elif made.key in cells:
@@ -270,6 +271,11 @@ def _reference(contestants: Iterable[Document]) -> str:
     return roles.get("baseline") or roles.get("anchor") or ""
 
 
+def _model_sha256(holder: Document | None) -> str:
+    """Return the hash of the `.onnx` file in a spec; that of a model with external data covers these, too."""
+    return str((((holder or {}).get("spec") or {}).get("model") or {}).get("sha256") or "")
+
+
 def _configuration(trial: Document, label: str, model_sha256: str) -> Configuration:
     spec = dict(trial.get("spec") or {})
     key = configuration_key(spec, model_sha256) if spec else f"label:{label}"
@@ -287,7 +293,7 @@ def _cell(trial: Document, contrast: Document | None, breach: str) -> Cell:
     doubted = contrast is not None and is_rejected(contrast)
     verdict = None if contrast is None or contrast["verdict"] is None else Verdict[contrast["verdict"]]
     if doubted and ratio is not None:
-        ratio, verdict = Interval(value=ratio.value), Verdict.UNDECIDED
+        ratio, verdict = FleetInterval(value=ratio.value), Verdict.UNDECIDED
     return Cell(
         trial=str(trial.get("trial") or ""),
         speedup=ratio,
@@ -306,16 +312,16 @@ def _process_df(trial: Document) -> float | None:
     return float(processes - 2 * (processes // 5) - 1)  # a fifth is trimmed at each end
 
 
-def _mean(trial: Document) -> Interval | None:
+def _mean(trial: Document) -> FleetInterval | None:
     return interval_of(trial.get("latency"), "mean_s", df=_process_df(trial))
 
 
-def _throughput(trial: Document) -> Interval | None:
+def _throughput(trial: Document) -> FleetInterval | None:
     rate = trial.get("throughput_per_s")
     if not rate:
         return None
     low, high = throughput_interval(trial)
-    return Interval(value=rate, low=low, high=high, df=_process_df(trial))
+    return FleetInterval(value=rate, low=low, high=high, df=_process_df(trial))
 
 
 def fastest(cells: Mapping[str, Cell]) -> tuple[str, ...]:
@@ -337,9 +343,10 @@ def fastest(cells: Mapping[str, Cell]) -> tuple[str, ...]:
 def _search(document: Document, model_sha256: str, trials: Mapping[str, Document]) -> _Read:
     winner, default = document.get("winner"), document.get("default")
     told = [one for one in (default, winner) if one]
+    own_sha256 = _model_sha256(document) or model_sha256
     configurations, cells = [], {}
     for one in told:
-        own = _configuration(one, "", model_sha256)
+        own = _configuration(one, "", own_sha256)
         if own.key in cells:
             continue
         configurations.append(own)
@@ -381,8 +388,8 @@ def _searched(one: Document, trial: Document, *, is_default: bool) -> Cell:
         trial=str(one.get("trial") or ""),
         speedup=interval_of(gain, "ratio", df=contrast.get("df") if is_of_rounds else None),
         verdict=None if is_default or gain is None else Verdict[gain["verdict"]],
-        throughput=_throughput(trial) or (Interval(value=rate) if rate else None),
-        latency_s=_mean(trial) or (Interval(value=mean) if mean else None),
+        throughput=_throughput(trial) or (FleetInterval(value=rate) if rate else None),
+        latency_s=_mean(trial) or (FleetInterval(value=mean) if mean else None),
         unusable=str(one.get("error") or ""),
     )
 

@@ -8,13 +8,12 @@ from them therefore holds with 95 %, whichever configuration is chosen because o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from core.evidence.fleet.fleet_types import FleetRun
-from core.evidence.fleet.intervals import Interval, joint
+from core.evidence.fleet.intervals import FleetInterval, joint
 from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, HostRow, Matrix, matrix
 
 MOST_CANDIDATES = 7  # of one comparison
@@ -29,7 +28,7 @@ class WorstRegret:
 
     configuration: str
     host: str  # where its regret is the largest
-    regret: Interval
+    regret: FleetInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class Portability:
 
     hosts: tuple[str, ...]  # with valid ratios
     missing: Mapping[str, str]  # host -> why it does not count
-    regrets: Mapping[str, Mapping[str, Interval]]  # host -> configuration -> regret, a share
+    regrets: Mapping[str, Mapping[str, FleetInterval]]  # host -> configuration -> regret, a share
     excluded: Mapping[str, str]  # configuration -> host and reason why it cannot serve all hosts
     worst: tuple[WorstRegret, ...]  # smallest estimate first
     outcome: Outcome
@@ -82,7 +81,7 @@ def portability(found: Matrix) -> Portability:
     )
 
 
-def regrets_of(row: HostRow, hosts: int) -> dict[str, Interval]:
+def regrets_of(row: HostRow, hosts: int) -> dict[str, FleetInterval]:
     """Return the regret of each usable configuration of a host, as a share.
 
     The lower bound is 0 where the configuration may be the best. The upper bound is unknown while the ratio
@@ -101,7 +100,7 @@ def regrets_of(row: HostRow, hosts: int) -> dict[str, Interval]:
     return {key: _regret(key, speeds, is_whole=is_whole) for key in speeds}
 
 
-def _regret(key: str, speeds: Mapping[str, Interval], *, is_whole: bool) -> Interval:
+def _regret(key: str, speeds: Mapping[str, FleetInterval], *, is_whole: bool) -> FleetInterval:
     own, others = speeds[key], [one for name, one in speeds.items() if name != key]
     value = max((one.value for one in others), default=0.0) / own.value - 1
     lows = [one.low for one in others if one.low is not None]
@@ -110,7 +109,7 @@ def _regret(key: str, speeds: Mapping[str, Interval], *, is_whole: bool) -> Inte
     high = None
     if own.low and is_whole and None not in highs:
         high = max(0.0, max((one for one in highs if one is not None), default=0.0) / own.low - 1)
-    return Interval(value=max(0.0, value), low=max(0.0, low), high=high)
+    return FleetInterval(value=max(0.0, value), low=max(0.0, low), high=high)
 
 
 def _excluded(configurations: Sequence[Configuration], rows: Sequence[HostRow]) -> dict[str, str]:
@@ -128,7 +127,7 @@ def _why_not(cell: Cell | None) -> str:
     return cell.unusable or ("" if cell.speedup is not None else "no ratio")
 
 
-def _worst(key: str, regrets: Mapping[str, Mapping[str, Interval]]) -> WorstRegret | None:
+def _worst(key: str, regrets: Mapping[str, Mapping[str, FleetInterval]]) -> WorstRegret | None:
     """Return the largest regret: the largest of the estimates, of the lower and of the upper bounds."""
     own = {host: found[key] for host, found in regrets.items() if key in found}
     if not own or len(own) < len(regrets):
@@ -138,7 +137,7 @@ def _worst(key: str, regrets: Mapping[str, Mapping[str, Interval]]) -> WorstRegr
     return WorstRegret(
         configuration=key,
         host=host,
-        regret=Interval(
+        regret=FleetInterval(
             value=own[host].value,
             low=max(one.low or 0.0 for one in own.values()),
             high=None if None in highs else max(one for one in highs if one is not None),
@@ -169,45 +168,65 @@ def _choose(worst: Sequence[WorstRegret], margin: float) -> tuple[Outcome, tuple
 class Candidates:
     """Configurations that a second phase compares on every host, beside the ORT default."""
 
-    configurations: tuple[Configuration, ...]  # the most frequent winners first; the ORT default is not named
+    question: int  # number of the search
+    configurations: tuple[Configuration, ...]  # the most frequent winners first, without the ORT default
     hosts: Mapping[str, tuple[str, ...]]  # key -> hosts whose search found it
-    left_out: tuple[Configuration, ...] = ()  # more than one comparison takes
-    without: Mapping[str, str] = field(default_factory=dict)  # host -> why it names no winner
+    left_out: Mapping[str, str]  # key -> why it is not compared
+    without: Mapping[str, str]  # host -> why it names no winner
 
 
-def candidates(run: FleetRun, number: int | None = None) -> Candidates:
-    """Return the winners of the searches of a run, to be compared on every host.
+def candidates(run: FleetRun, number: int) -> Candidates:
+    """Return the winners of a search, to be compared on every host.
 
     Args:
         run: whose searches have ended.
-        number: of the search; None: the first one.
+        number: of the search.
     """
-    asked = [one.number for one in run.questions if one.command == "search" and number in (None, one.number)]
-    found = matrix(run, asked[0]) if asked else None
+    found = matrix(run, number)
     winners: dict[str, list[str]] = {}
     without: dict[str, str] = {}
-    for row in found.rows if found is not None else ():
+    for row in found.rows:
         keys = [key for key in row.best if key != DEFAULT_KEY] if len(row.best) == 1 else []
         if keys:
             winners.setdefault(keys[0], []).append(row.host)
         else:
             without[row.host] = row.why or row.text or row.state
     ordered = sorted(winners, key=lambda key: -len(winners[key]))
-    configurations = [found.configuration(key) for key in ordered] if found is not None else []
+    foreign = {key for key in ordered if _is_of_another_model(found, key)}
+    own = [key for key in ordered if key not in foreign]
+    left_out = dict.fromkeys(foreign, "its model is a variant, which only its host has")
+    left_out |= dict.fromkeys(own[MOST_CANDIDATES:], f"a comparison takes {MOST_CANDIDATES} candidates")
     return Candidates(
-        configurations=tuple(configurations[:MOST_CANDIDATES]),
+        question=number,
+        configurations=tuple(found.configuration(key) for key in own[:MOST_CANDIDATES]),
         hosts={key: tuple(hosts) for key, hosts in winners.items()},
-        left_out=tuple(configurations[MOST_CANDIDATES:]),
+        left_out=left_out,
         without=without,
     )
 
 
-def frequency(found: Matrix) -> Counter[str]:
-    """Return how often each configuration is the only best one of a host."""
-    return Counter(one.best[0] for one in found.rows if len(one.best) == 1)
+def _is_of_another_model(found: Matrix, key: str) -> bool:
+    """Whether a winner runs another model than the ORT default of its search."""
+
+    def model(one: Configuration) -> object:
+        return (one.spec.get("model") or {}).get("sha256")
+
+    default = next((one for one in found.configurations if one.key == DEFAULT_KEY), None)
+    return default is not None and model(found.configuration(key)) != model(default)
 
 
 def spec_of(configuration: Configuration) -> dict[str, Any]:
-    """Return the spec of a configuration without the path of its model, which differs between hosts."""
-    model = {name: one for name, one in configuration.spec.get("model", {}).items() if name != "path"}
-    return {**configuration.spec, "model": model}
+    """Return the spec of a candidate for another host, as plain data, without its model's path and hash.
+
+    The hash of a runtime is left out, too, because hosts may have different builds of one version.
+
+    Args:
+        configuration: from `candidates`.
+    """
+    spec = {name: part for name, part in configuration.spec.items() if name not in ("protocol", "targets")}
+    model = {
+        name: one for name, one in (spec.get("model") or {}).items() if name not in ("path", "name", "sha256")
+    }
+    if "runtime" in spec:
+        spec["runtime"] = str(spec["runtime"]).partition("@")[0]
+    return {**spec, "model": model}

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.comparison import Comparison
+from core.evidence.fleet.summary import Summary
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.run import sweep
 from core.run.explanation import Pair, explained, pair
+from core.run.fleet.answers import summary as fleet_summary
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
 from core.show.load_text import load_of
@@ -91,7 +93,23 @@ class AboutDifference:
     found: Difference
 
 
-About = AboutTrial | AboutLoad | AboutComparison | AboutSearch | AboutSweep | AboutScorecard | AboutDifference
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutFleet:
+    """A fleet run and what it says."""
+
+    summary: Summary
+
+
+About = (
+    AboutTrial
+    | AboutLoad
+    | AboutComparison
+    | AboutSearch
+    | AboutSweep
+    | AboutScorecard
+    | AboutDifference
+    | AboutFleet
+)
 
 
 def find(store: Store, refs: Sequence[str]) -> About:
@@ -99,8 +117,8 @@ def find(store: Store, refs: Sequence[str]) -> About:
 
     Args:
         store: to search.
-        refs: one: a trial, a comparison, a search, or the name of a sweep or of a scorecard, with the first 6
-            or more characters of an ID; two: the baseline and the candidate of an explanation.
+        refs: one: a trial, a comparison, a search, a fleet run, or the name of a sweep or of a scorecard, by
+            the first 6 or more characters of an ID; two: the baseline and the candidate of an explanation.
 
     Raises:
         SpecError: there is nothing to report yet, or there are too many references.
@@ -130,7 +148,7 @@ def find(store: Store, refs: Sequence[str]) -> About:
         )
     if not found:
         raise StoreError(
-            f"There is no trial, comparison, search, sweep or scorecard `{ref[:80]}`.",
+            f"There is no trial, comparison, search, sweep, scorecard or fleet run `{ref[:80]}`.",
             hint="Choose an ID that `history` lists, or that of a search.",
         )
     return found[0]
@@ -170,11 +188,16 @@ def _named(store: Store, ref: str) -> list[About]:
     return [about for name in names if (about := of_study(store, name)) is not None]
 
 
+def _fleets(store: Store, ref: str) -> list[About]:
+    return [AboutFleet(summary=fleet_summary(ref, store))]
+
+
 _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
     "trial": _trials,
     "comparison": _comparisons,
     "search": _searches,
     "study": _named,
+    "fleet run": _fleets,
 }
 
 

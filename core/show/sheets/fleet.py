@@ -7,9 +7,9 @@ from typing import Any
 
 from core.evidence.fleet.costs import Costs, HostCost
 from core.evidence.fleet.fleet_types import FleetRun, HostRecord
-from core.evidence.fleet.intervals import Interval
+from core.evidence.fleet.intervals import FleetInterval
 from core.evidence.fleet.kinds import Spread
-from core.evidence.fleet.matrix import Cell, Document, HostRow, Matrix
+from core.evidence.fleet.matrix import Cell, HostRow, Matrix
 from core.evidence.fleet.portability import Portability
 from core.evidence.fleet.summary import Section, Summary, summarize
 from core.evidence.verdict import Color
@@ -43,14 +43,14 @@ _STATE_COLORS: Mapping[str, Color] = {"FAIL": "red", "LOST": "red", "CANCELLED":
 _Pair = tuple[HostRow, str]  # host and key of a configuration
 
 
-def run_sheet(run: FleetRun, trials: Mapping[str, Document] | None = None) -> Sheet:
+def run_sheet(run: FleetRun, *, found: Summary | None = None) -> Sheet:
     """Return the sheet of a run: one answer per question, with its tables.
 
     Args:
         run: with its answers.
-        trials: stored trials by ID, for the intervals of a search's winners.
+        found: what it says, with the intervals of stored trials; None: from its documents alone.
     """
-    found = summarize(run, trials)
+    found = summarize(run) if found is None else found
     parts: list[Part] = []
     for section in found.sections:
         parts += section_parts(section, found)
@@ -71,7 +71,7 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
     else:
         parts.append(state_table(of))
     parts += failures(of)
-    if (found := section.portability) is not None and found.regrets and len(of.configurations) > 1:
+    if (found := section.portability) is not None and len(found.hosts) > 1:
         parts += [regret_table(of, found), worst_table(of, found), Note(JOINT)]
     named = names(of.configurations, of.model)
     parts += [Note(disagreement_text(one, named, kinds), "orange") for one in section.disagreements]
@@ -147,15 +147,16 @@ def long_table(of: Matrix, portable: Portability | None = None) -> Table:
     def cell(pair: _Pair) -> Cell:
         return pair[0].cells[pair[1]]
 
-    def bound(read: Callable[[Cell], Interval | None], end: str) -> Callable[[_Pair], Value]:
+    def bound(read: Callable[[Cell], FleetInterval | None], end: str) -> Callable[[_Pair], Value]:
         return lambda pair: getattr(read(cell(pair)), end, None)
 
-    def regret(pair: _Pair) -> Interval | None:
+    def regret(pair: _Pair) -> FleetInterval | None:
         return None if portable is None else portable.regrets.get(pair[0].host, {}).get(pair[1])
 
     ratio, rate = lambda one: one.speedup, lambda one: one.throughput
     return tabulate(
         pairs,
+        (Column("question", "count", key="question", on="none"), lambda _: of.question),
         (Column("host", key="host", tells=True), lambda pair: pair[0].host),
         (Column("configuration", key="configuration"), lambda pair: named[pair[1]]),
         (Column("speed-up"), lambda pair: _with_rejection(pair, of.metric)),
@@ -368,7 +369,7 @@ def hosts_table(hosts: Sequence[HostRecord]) -> Table:
         (Column("ORTune", key="ortune"), lambda one: one.ortune),
         (
             Column("ONNX Runtime", key="onnxruntime"),
-            fact(lambda of: (of.get("libraries") or {}).get("onnxruntime")),
+            fact(_ort_version),
         ),
         (
             Column("runtimes", key="runtimes"),
@@ -378,6 +379,11 @@ def hosts_table(hosts: Sequence[HostRecord]) -> Table:
         (Column("busy", key="busy"), lambda one: "; ".join(one.busy)),
         (Column("refused", key="refused"), lambda one: one.refused),
     )
+
+
+def _ort_version(environment: Mapping[str, Any]) -> Value:
+    libraries = environment.get("libraries") or {}
+    return next((text for name, text in libraries.items() if name.startswith("onnxruntime")), None)
 
 
 def runs_table(runs: Sequence[FleetRun]) -> Table:
