@@ -33,6 +33,7 @@ from core.store.library import inspect_cached, resolve_model
 from core.wire import limits
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.runtime import OWN
 
 COPY_TIMEOUT_S = 1800.0  # for an fp16 copy of a model of several gigabytes
 
@@ -261,6 +262,25 @@ def with_workaround(error: TunerError, prepared: Prepared) -> TunerError:
     if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
         return WorkerError(error.message, hint=f"fp16 copy: {'; '.join(prepared.notes)}.")
     return error
+
+
+def environment_of(environment: Callable[..., wire.Environment], runtime: str) -> wire.Environment:
+    """Describe this machine with the libraries and providers of a runtime.
+
+    The fingerprint stays that of the machine with ORTune's own libraries, which identifies its results.
+
+    Args:
+        environment: of a service or a scheduler.
+        runtime: text of the runtime.
+
+    Raises:
+        SpecError: there is no such runtime.
+        WorkerError: the worker crashed or hung.
+    """
+    machine = environment()
+    if runtime == OWN:
+        return machine
+    return {**environment(runtime=runtime), "fingerprint": machine["fingerprint"]}
 
 
 def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
