@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 
 import streamlit as st
@@ -61,7 +62,7 @@ def missing(spec: TrialSpec) -> str:
 
 
 def label(text: str, own: Mapping[str, str]) -> str:
-    """Return a runtime's name with its versions: `ort126 · ONNX Runtime 1.26.0 · Python 3.12`.
+    """Return a runtime's name with its versions: `ort126 · ORT 1.26.0 · Python 3.12`.
 
     Args:
         text: of the runtime, in a configuration.
@@ -72,14 +73,13 @@ def label(text: str, own: Mapping[str, str]) -> str:
     except TunerError:  # of a link; reported with the settings
         return text[:40]
     if one.name == OWN:
-        return f"{OWN} · {_versions_words(own)}"
+        return _in_words(OWN, own, platform.python_version())
     record = next((found for found in _records() if found["name"] == one.name), None)
     if record is None:
         return f"{one.name} · not on this machine"
     if one.sha256 and choice_of(text) != one.name:
         return f"{one.name} · changed since {one.sha256[:8]}"
-    python = ".".join(record["python_version"].split(".")[:2])
-    return " · ".join(filter(None, (one.name, _versions_words(_versions(record)), f"Python {python}")))
+    return _in_words(one.name, _versions(record), record["python_version"])
 
 
 def _versions(record: RuntimeRecord) -> Mapping[str, str]:
@@ -89,10 +89,11 @@ def _versions(record: RuntimeRecord) -> Mapping[str, str]:
         return {}
 
 
-def _versions_words(versions: Mapping[str, str]) -> str:
-    """Return what runs models, with its version; empty: nothing is known."""
+def _in_words(name: str, versions: Mapping[str, str], python: str) -> str:
+    """Return the name of a runtime with the versions of what runs models, and of Python."""
     built = [
         one for one in sorted(versions) if one.startswith("onnxruntime") and not one.startswith(_PLUG_IN)
     ]
-    words = [f"ONNX Runtime {versions[one]}" for one in built[:1]]
-    return ", ".join([*words, *([f"OpenVINO {versions['openvino']}"] if "openvino" in versions else [])])
+    words = [f"ORT {versions[one]}" for one in built[:1]]
+    words += [f"OpenVINO {versions['openvino']}"] if "openvino" in versions else []
+    return " · ".join([name, *words, f"Python {'.'.join(python.split('.')[:2])}"])

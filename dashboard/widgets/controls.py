@@ -200,7 +200,7 @@ def _runtime(effects: dict[str, str]) -> None:
     if not runtimes.others() and not is_changed(fields.RUNTIME):
         return
     one(trial_setting(_RUNTIME), effects.get(_RUNTIME))
-    page_frame.link("machine", "Runtimes of this machine")
+    page_frame.link("machine", "Manage runtimes")
 
 
 def _warn_of_threads(spec: TrialSpec) -> None:
