@@ -44,7 +44,7 @@ from core.wire.errors import SpecError, StoreError, WorkerError
 from core.wire.output_check import different_outputs_words
 from core.wire.profile_passes import Passes, passes_from_dict, turns
 from core.wire.provenance import fingerprint_difference
-from core.wire.runtime import OWN
+from core.wire.runtime import OWN, runtime
 
 TIMEOUT_S = 3600.0  # usually 15 s; models with seconds per run take longer
 
@@ -241,7 +241,8 @@ def explained(store: Store, of: Pair) -> Difference | None:
             return None
         passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
     found = difference(passes, end_to_end_of(store, of))
-    return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
+    notes = (*found.notes, *_notes(of, passes.fingerprint))
+    return replace(found, notes=notes, versions=_versions(of))
 
 
 def explained_at(store: Store, of: Pair) -> float | None:
@@ -263,8 +264,31 @@ def _read(path: Path) -> Passes | None:
         ) from error
 
 
+def _versions(of: Pair) -> tuple[str, str]:
+    """Return the versions of ONNX Runtime of both sides; empty where they ran in the same runtime."""
+    if of.baseline.spec.get("runtime", OWN) == of.candidate.spec.get("runtime", OWN):
+        return "", ""
+    one, other = (onnxruntime_version(trial) for trial in (of.baseline, of.candidate))
+    if one == other:  # two environments with the same version
+        return f"{one} of the baseline", f"{other} of the candidate"
+    return one, other
+
+
+def onnxruntime_version(trial: Trial) -> str:
+    """Return "ONNX Runtime 1.32.0", or the name of its runtime where the version is not known."""
+    environment = trial.facts.get("environment")
+    libraries: Mapping[str, str] = {} if environment is None else environment["libraries"]
+    found = next((version for name, version in libraries.items() if name.startswith("onnxruntime")), "")
+    return f"ONNX Runtime {found}" if found else str(runtime(trial.spec.get("runtime", OWN)).name)
+
+
 def _notes(of: Pair, fingerprint: str) -> list[str]:
     notes = []
+    if all(versions := _versions(of)):
+        notes.append(
+            f"The baseline ran on {versions[0]}, the candidate on {versions[1]}. Each pass was a process of "
+            "its own in the runtime of its side."
+        )
     if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
         notes.append("The profiled passes ran on another machine or with other libraries than the results.")
     if of.different_models:

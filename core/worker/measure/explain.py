@@ -54,8 +54,8 @@ def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
         if recorded is None:
             _profile(sides, progress)
         else:
-            for side, passes in zip(sides, recorded, strict=True):
-                side.take(passes)
+            for side, made in zip(sides, recorded, strict=True):
+                side.take(made)
         progress("match", 0, 1)
         baseline, candidate = (side.result() for side in sides)
     passes = Passes(
