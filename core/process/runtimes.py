@@ -91,6 +91,14 @@ def pinned(text: str) -> str:
     return str(Runtime(asked.name, present))
 
 
+def pinned_if_known(text: str) -> str:
+    """Return `pinned`; the text itself where that raises, so that running it tells the error."""
+    try:
+        return pinned(text)
+    except (SpecError, StoreError):
+        return text
+
+
 def content_hash(python: Path) -> str:
     """Return a hash over the version of an environment's Python and the file lists of all its packages.
 

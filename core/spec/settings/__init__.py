@@ -833,12 +833,18 @@ def short_value(value: Any) -> str:
 
 
 def value_words(value: object) -> str:
-    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`."""
+    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`.
+
+    A runtime is shown by its name, without its hash.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
-    return "default" if value is None else str(value)
+    return "default" if value is None else _RUNTIME_HASH.sub("", str(value))
+
+
+_RUNTIME_HASH = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 # --- session config entries ---
