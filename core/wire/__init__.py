@@ -180,6 +180,21 @@ class ProfilePlan(TypedDict):
     use_io_binding: bool
     runs: int
     trace_path: str  # file to write ORT's trace to (Chrome trace format)
+    saves_graph: NotRequired[bool]  # False: the optimized graph is too large to save; absent: it is saved
+    graph_path: NotRequired[str]  # file for the optimized graph: the job `read_profile` then reads both
+
+
+class ReadProfilePlan(TypedDict):
+    """The job `read_profile`: interpret what the job `profile` has written in another runtime."""
+
+    trace_path: str
+    graph_path: str  # of the optimized graph; it is missing where the session could not save it
+
+
+class ReadProfileReply(TypedDict):
+    """Reply of `read_profile`; `profile` is `Profile.to_dict()`."""
+
+    profile: dict[str, Any]
 
 
 class TensorInfo(TypedDict):
@@ -373,10 +388,11 @@ class OutputError(TypedDict):
 
 
 class ProfileReply(ProvidersUsed):
-    """Reply of `profile`; `profile` is `Profile.to_dict()`."""
+    """Reply of `profile`; `profile` is `Profile.to_dict()`, empty where the job `read_profile` reads it."""
 
     batch_size: int
-    assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
+    # provider -> nodes, from ORT's assignment API (before late fusions); empty: this version has no such API
+    assigned_nodes: dict[str, int]
     unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead
     profile: dict[str, Any]
     trace_path: str
@@ -753,7 +769,7 @@ class SettingsPlan(TypedDict):
     """The job `settings`: find the names that the installed ONNX Runtime does not know."""
 
     attributes: list[str]  # of SessionOptions
-    enums: dict[str, str]  # attribute -> member
+    enums: dict[str, list[str]]  # attribute -> members
     keys: list[str]  # of session and run config entries
     optimizers: list[str]
 
@@ -764,6 +780,22 @@ class SettingsReply(TypedDict):
     version: str
     searched: int  # number of libraries whose literals were searched; 0: none can be read
     unknown: list[str]  # names of the plan
+
+
+# --- what a runtime can do: the job `capabilities` ----------------------------------------------------------
+
+
+class Capabilities(SettingsReply):
+    """Reply of `capabilities` (with: a SettingsPlan of all names that ORTune knows)."""
+
+    numpy: str  # version
+    python: str  # version
+    build: str  # of ONNX Runtime, in its own words
+    ir_version: int  # newest that it reads; 0: unknown
+    opsets: dict[str, int]  # domain ("" is ai.onnx) -> newest opset that it reads; absent: unknown
+    interfaces: list[str]  # those of `capabilities.INTERFACES` that it has, for example "OrtValue.numpy"
+    modules: list[str]  # further Python modules that it can import, for example "PIL"
+    providers: list[ProviderFact]
 
 
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
@@ -933,6 +965,8 @@ NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
+CAPABILITIES = Request("capabilities", Capabilities)
+READ_PROFILE = Request("read_profile", ReadProfileReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)
@@ -942,6 +976,15 @@ GRAPH = Request("graph", GraphReply)
 LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
+
+# Jobs that need Python 3.10, numpy and onnxruntime only: they run in the runtime of their configuration.
+# Every other job needs ORTune's own libraries, such as onnx or msgspec, and runs in ORTune's own runtime.
+IN_ANY_RUNTIME: frozenset[str] = frozenset(
+    {
+        *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS),
+    }
+)
 
 # commands of a fork server
 FORK = Request("fork", ForkReply)

@@ -128,6 +128,22 @@ def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return unknown_settings(payload)
 
 
+def _capabilities(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.machine.loading import require_onnxruntime
+
+    require_onnxruntime()
+    from core.worker.machine.capabilities import capabilities
+
+    return capabilities(payload)
+
+
+def _read_profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.profile_reading import read_profile
+
+    limits.cap_memory()
+    return read_profile(payload)
+
+
 def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.measure.peaks import peaks
 
@@ -183,6 +199,8 @@ JOBS: dict[str, Command] = {
     wire.SAMPLES: _samples,
     wire.ANSWERS: _answers,
     wire.SETTINGS: _settings,
+    wire.CAPABILITIES: _capabilities,
+    wire.READ_PROFILE: _read_profile,
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
     wire.GRAPH: _graph,

@@ -44,6 +44,7 @@ from core.wire.runtime import OWN
 
 __all__ = [
     "ENTRIES",
+    "ENUM_ATTRIBUTES",
     "EXECUTION_MODES",
     "EXECUTION_ORDERS",
     "GRAPH_OPTIMIZATION_LEVELS",
@@ -174,6 +175,11 @@ GRAPH_OPTIMIZATION_LEVELS = (
 )
 EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 EXECUTION_ORDERS = ("DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT")
+ENUM_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {  # attribute of SessionOptions -> members of its type
+    "graph_optimization_level": GRAPH_OPTIMIZATION_LEVELS,
+    "execution_mode": EXECUTION_MODES,
+    "execution_order": EXECUTION_ORDERS,
+}
 ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
 MAX_THREADS = 1024  # far above any machine; a typing error must not start a million threads
 MAX_BATCH = 1 << 20
