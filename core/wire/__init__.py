@@ -664,12 +664,58 @@ class NodeErrorsReply(TypedDict):
 # --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
+class PassPlan(TypedDict):
+    """The job `profiled_pass`: one pass of the job `explain`, in the runtime of its configuration."""
+
+    side: ContestantPlan
+    folder: str  # of the profiler's file
+    runs: int  # with the profiler, and again without; 0: the first pass, which learns their number
+    optimized: str  # file that the first pass saves the optimized graph to
+    done: int  # passes of both sides before it, for the progress
+    total: int
+
+
+class PassReply(ProvidersUsed):
+    """Reply of `profiled_pass`."""
+
+    profile: str  # file that the profiler wrote; empty: of the first pass
+    plain_ns: list[int]  # latencies without the profiler
+    runs: int  # for every later pass
+    saved: bool  # whether the optimized graph was saved
+    batch_size: int
+    notes: list[str]
+
+
+class RecordedPasses(TypedDict):
+    """The passes of one side, made in processes of their own."""
+
+    first: PassReply
+    passes: list[PassReply]
+    optimized: str
+    notes: list[str]
+
+
+class NamedModelPlan(TypedDict):
+    """The job `named_model`: give every node of a model a name, in a copy."""
+
+    model_path: str
+    folder: str  # for the copy
+
+
+class NamedModelReply(TypedDict):
+    """Reply of `named_model`."""
+
+    path: str  # of the copy; of the model itself if all nodes have names or it cannot be copied
+    notes: list[str]
+
+
 class ExplainPlan(TypedDict):
     """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
     output: str  # file to write the `profile_passes.Passes` to, as JSON
+    recorded: NotRequired[list[RecordedPasses]]  # of each side; absent: profile both in this process
 
 
 class ExplainReply(TypedDict):
@@ -914,6 +960,8 @@ TRANSFORM = Request("transform", TransformReply)
 ACCURACY = Request("accuracy", AccuracyReply)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply)
 EXPLAIN = Request("explain", ExplainReply)
+PROFILED_PASS = Request("profiled_pass", PassReply)
+NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
@@ -934,7 +982,7 @@ CONTESTANT = Request("contestant", EmptyReply)
 IN_ANY_RUNTIME: frozenset[str] = frozenset(
     {
         *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
-        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, "profiled_pass"),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS),
     }
 )
 

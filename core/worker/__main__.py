@@ -95,6 +95,19 @@ def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return explain(payload, progress)
 
 
+def _profiled_pass(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.profiled_pass import profiled_pass
+
+    return profiled_pass(payload, progress)
+
+
+def _named_model(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.explain import named_model
+
+    limits.cap_memory()
+    return named_model(payload)
+
+
 def _samples(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.measure.samples import record
 
@@ -181,6 +194,8 @@ JOBS: dict[str, Command] = {
     wire.ACCURACY: _accuracy,
     wire.NODE_ERRORS: _node_errors,
     wire.EXPLAIN: _explain,
+    wire.PROFILED_PASS: _profiled_pass,
+    wire.NAMED_MODEL: _named_model,
     wire.SAMPLES: _samples,
     wire.ANSWERS: _answers,
     wire.SETTINGS: _settings,
