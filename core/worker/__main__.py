@@ -115,6 +115,12 @@ def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return unknown_settings(payload)
 
 
+def _install(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.make.installation import install
+
+    return install(payload, progress)
+
+
 def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.measure.peaks import peaks
 
@@ -168,6 +174,7 @@ JOBS: dict[str, Command] = {
     wire.SAMPLES: _samples,
     wire.ANSWERS: _answers,
     wire.SETTINGS: _settings,
+    wire.INSTALL: _install,
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
     wire.GRAPH: _graph,
