@@ -798,6 +798,30 @@ class Capabilities(SettingsReply):
     providers: list[ProviderFact]
 
 
+# --- environments: the job `install` ------------------------------------------------------------------------
+
+
+class InstallPlan(TypedDict):
+    """The job `install`: create a virtual environment with packages, or describe an existing one."""
+
+    folder: str  # of the new environment, which must not exist; empty: describe `python`
+    python: str  # interpreter of the existing environment, or the base of the new one; empty: this one
+    packages: list[str]  # requirements (PEP 508) and paths of wheels
+    lock: str  # text of a lock file, installed instead of `packages`; empty: none
+
+
+class InstallReply(TypedDict):
+    """Reply of `install`."""
+
+    installer: str  # name and version of the program; empty: nothing was installed
+    lock: str  # `name==version --hash=…` of everything that was installed
+    python: str  # path of the environment's interpreter
+    python_version: str
+    versions: dict[str, str]  # distribution -> version
+    size_bytes: int
+    notes: list[str]
+
+
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
 
 
@@ -967,6 +991,7 @@ ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
 READ_PROFILE = Request("read_profile", ReadProfileReply)
+INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)
