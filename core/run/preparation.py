@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from core import wire
@@ -25,6 +26,7 @@ from core.run.plan import (
     session_plan,
     torch_source,
 )
+from core.run.runtime_check import check_runtime
 from core.run.variants import lineage, steps_of
 from core.spec import TrialSpec
 from core.spec.steps import Step, check_chain
@@ -113,7 +115,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
     Raises:
         ModelError: there is no such model.
         SpecError: the hash does not match, a dimension or a batch does not exist, inputs are missing, or the
-            engine cannot run the model.
+            engine or the runtime cannot run the model.
     """
     resolved = inspect_model(spec, store, run)
     check_feeds_file(spec.workload)
@@ -125,6 +127,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         check_chain([step], record.info, done=steps_of(record))
     check_overrides(spec, record.info)
     _check_streams(spec)
+    check_runtime(resolved.spec, record.info, run)
     contestant_plan(
         resolved.spec,
         path=record.path,
@@ -194,7 +197,8 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     """Make the plans, and the spec's fp16 copy where it does not exist yet.
 
     Raises:
-        SpecError: a dimension without a size, an impossible batch, a value for an unknown input.
+        SpecError: a dimension without a size, an impossible batch, a value for an unknown input; or its
+            runtime cannot run it.
         ModelError: the model cannot be converted.
     """
     spec, record = resolved.spec, resolved.record
@@ -208,6 +212,7 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
         copy, notes = _fp16_copy(record, step, feeds, store, run)
         path, info = str(copy), inspect_cached(store, copy, run=run)
         feeds = feed_plan(spec.workload, info)
+    check_runtime(spec, info, run)
     return Prepared(path=path, info=info, session=session_plan(spec.session), feeds=feeds, notes=notes)
 
 
@@ -292,3 +297,10 @@ def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environm
     except TunerError as error:
         note = f"The machine could not be described ({error}), so this result is never reused or compared."
         return None, [note]
+
+
+def describe_runtime(
+    environment: Callable[..., wire.Environment], runtime: str
+) -> tuple[wire.Environment | None, list[str]]:
+    """The libraries of another runtime than ORTune's own, or None with a note; None for ORTune's own."""
+    return (None, []) if runtime == OWN else describe(partial(environment, runtime=runtime))
