@@ -18,9 +18,10 @@ import onnxruntime as ort
 from core import wire
 from core.wire import Progress, limits
 from core.wire.provenance import fingerprint
+from core.worker.machine import openvino_devices
 from core.worker.machine.provider_probe import probe
 
-PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt")
+PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt", "openvino")
 _PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # libraries that providers load
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LD_PRELOAD")
 # Instruction sets by which oneDNN, MLAS and XNNPACK choose kernels, in the kernel's spelling (x86, then ARM).
@@ -55,6 +56,8 @@ def describe(progress: Progress) -> wire.Environment:
         "variables": variables(os.environ),
     }
     progress("providers", 1, 2)
+    if "openvino" in libraries:
+        machine["openvino_devices"] = openvino_devices.find()
     return {
         **machine,
         "fingerprint": fingerprint(machine),

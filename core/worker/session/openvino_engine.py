@@ -159,6 +159,15 @@ def _device_name(device: str) -> str:
     return f"OpenVINO {device}"
 
 
+def devices() -> dict[str, str]:
+    """Return the devices that are there, each with its full name."""
+    found = {}
+    for name in _CORE.available_devices:
+        with contextlib.suppress(RuntimeError):
+            found[str(name)] = str(_CORE.get_property(name, "FULL_DEVICE_NAME"))
+    return found
+
+
 def _check_devices(device: str) -> None:
     """Refuse a device that is not there; `AUTO` alone takes what there is."""
     virtual, colon, listed = device.partition(":")
