@@ -58,14 +58,17 @@ def _place() -> Place:
     machine = state.environment()
     loadable = [one["name"] for one in machine["providers"] if one["loadable"]]
     chains = [(one, CPU) for one in loadable if one != CPU]
+    devices = tuple(machine.get("openvino_devices", ()))
     several = (OWN, *runtimes.others()) if runtimes.others() else ()
-    return Place(threads=machine["cpu"]["usable"], providers=((CPU,), *chains), runtimes=several)
+    return Place(
+        threads=machine["cpu"]["usable"], providers=((CPU,), *chains), devices=devices, runtimes=several
+    )
 
 
 def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | None:
     """Draw the axes; report a value that cannot be measured and return None."""
     place = _place()
-    names = offered(record.info, place, named)
+    names = offered(record.info, place, named, base.engine)
     _presets(names, place)
     if st.session_state.get(AXIS) not in names:
         st.session_state[AXIS] = names[0]
