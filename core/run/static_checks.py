@@ -16,6 +16,7 @@ import msgspec
 
 from core import wire
 from core.evidence.verification import Fact, FactCheck
+from core.process import runtimes
 from core.run.bundle.opening import OpenedConfiguration
 from core.run.job import Service
 from core.run.plan import session_plan, settings_of, thread_warning
@@ -25,6 +26,7 @@ from core.spec.checks import cpu_list
 from core.wire.access import library, resolve_library
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
 from core.wire.provenance import differing_facts, is_software
+from core.wire.runtime import OWN, runtime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +66,7 @@ def run_static_checks(
 
     Args:
         held: the recorded configuration.
-        machine: this one.
+        machine: this one, with ORTune's own libraries.
         service: starts workers, and has the library.
 
     Raises:
@@ -76,6 +78,10 @@ def run_static_checks(
         held = replace(
             held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
         )
+    if not _runtime(held.spec, found):
+        held = replace(held, spec=held.spec.model_copy(update={"runtime": OWN}))
+    if held.spec.runtime != OWN:
+        machine = service.environment(runtime=held.spec.runtime)
     resolved = _model(held, service, found)
     _versions(held, machine, found)
     _providers(held.spec, machine, found)
@@ -102,6 +108,24 @@ def _libraries(spec: TrialSpec, found: CheckResults) -> bool:
         else:
             found.checks.append(FactCheck(name=name, state="OK", recorded=then, here=here))
     return all(one.state != "NO" for one in found.checks)
+
+
+def _runtime(spec: TrialSpec, found: CheckResults) -> bool:
+    """Check that the runtime exists here with the recorded content; ORTune's own always does."""
+    if spec.runtime == OWN:
+        return True
+    recorded = runtime(spec.runtime)
+    name, then = f"runtime {recorded.name}", recorded.sha256[:12]
+    try:
+        here = runtime(runtimes.pinned(spec.runtime)).sha256[:12]
+    except (SpecError, StoreError) as error:
+        why = f"{error.message} {error.hint}"
+        found.checks.append(FactCheck(name=name, state="NO", recorded=then, why=why))
+        return False
+    state: Fact = "OK" if then else "UNKNOWN"
+    why = "" if then else "The file has no hash of the runtime it was measured with."
+    found.checks.append(FactCheck(name=name, state=state, recorded=then, here=here, why=why))
+    return True
 
 
 def _without_libraries(session: SessionSpec) -> SessionSpec:
