@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -80,6 +80,17 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
     found = {"model": model, "session": pinned(spec.session), "runtime": runtimes.pinned(spec.runtime)}
     return Resolved(record=record, spec=spec.model_copy(update=found))
+
+
+def with_pinned_runtimes(asked: Sequence[Configuration]) -> list[Configuration]:
+    """Return configurations with the hashes of their runtimes, so that equal requests have equal texts.
+
+    A configuration whose runtime is missing or changed stays as it is: running it tells the error.
+    """
+    return [
+        replace(one, spec=one.spec.model_copy(update={"runtime": runtimes.pinned_if_known(one.spec.runtime)}))
+        for one in asked
+    ]
 
 
 def another_model(path: Path | str, found: str, wanted: str) -> SpecError:

@@ -155,6 +155,14 @@ class TorchSource(TypedDict):
     outputs: list[str]  # names that the `.onnx` gives the outputs, in order
 
 
+class OpenVinoPlan(TypedDict):
+    """How the engine OpenVINO compiles a model."""
+
+    device: str  # for `compile_model`
+    properties: dict[str, Any]  # for `compile_model`, by OpenVINO's names; only those that are set
+    reshape: bool  # fix the shapes to those of the inputs before compiling
+
+
 class ContestantPlan(TypedDict):
     """One configuration of a comparison, in a contestant process of its own."""
 
@@ -169,6 +177,7 @@ class ContestantPlan(TypedDict):
     streams: NotRequired[int]  # callers at the same time; absent: one
     stream_type: NotRequired[StreamType]  # absent: threads
     runtime: NotRequired[str]  # that it runs in, with its hash, see `runtime`; absent: ORTune's own
+    openvino: NotRequired[OpenVinoPlan]  # of the engine OpenVINO
 
 
 class ProfilePlan(TypedDict):
@@ -242,7 +251,7 @@ class Layout(TypedDict):
 class ProvidersUsed(TypedDict):
     """How a built session differs from the request; a part of replies."""
 
-    requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
+    requested_providers: list[str]  # of another engine: its name, maybe with a device: ["OpenVINO AUTO"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
@@ -265,6 +274,7 @@ class LoadReply(ProvidersUsed):
     libraries: dict[str, str]
     layout: NotRequired[Layout]  # absent: not randomized
     stream_threads: NotRequired[list[int]]  # of each process: its intra-op threads; empty: no stream is one
+    precision: NotRequired[str]  # that the engine chose for some nodes, as in `output_check`; absent: none
 
 
 class WarmReply(TypedDict):
@@ -664,12 +674,58 @@ class NodeErrorsReply(TypedDict):
 # --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
+class PassPlan(TypedDict):
+    """The job `profiled_pass`: one pass of the job `explain`, in the runtime of its configuration."""
+
+    side: ContestantPlan
+    folder: str  # of the profiler's file
+    runs: int  # with the profiler, and again without; 0: the first pass, which learns their number
+    optimized: str  # file that the first pass saves the optimized graph to
+    done: int  # passes of both sides before it, for the progress
+    total: int
+
+
+class PassReply(ProvidersUsed):
+    """Reply of `profiled_pass`."""
+
+    profile: str  # file that the profiler wrote; empty: of the first pass
+    plain_ns: list[int]  # latencies without the profiler
+    runs: int  # for every later pass
+    saved: bool  # whether the optimized graph was saved
+    batch_size: int
+    notes: list[str]
+
+
+class RecordedPasses(TypedDict):
+    """The passes of one side, made in processes of their own."""
+
+    first: PassReply
+    passes: list[PassReply]
+    optimized: str
+    notes: list[str]
+
+
+class NamedModelPlan(TypedDict):
+    """The job `named_model`: give every node of a model a name, in a copy."""
+
+    model_path: str
+    folder: str  # for the copy
+
+
+class NamedModelReply(TypedDict):
+    """Reply of `named_model`."""
+
+    path: str  # of the copy; of the model itself if all nodes have names or it cannot be copied
+    notes: list[str]
+
+
 class ExplainPlan(TypedDict):
     """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
     output: str  # file to write the `profile_passes.Passes` to, as JSON
+    recorded: NotRequired[list[RecordedPasses]]  # of each side; absent: profile both in this process
 
 
 class ExplainReply(TypedDict):
@@ -750,6 +806,30 @@ class Capabilities(SettingsReply):
     interfaces: list[str]  # those of `capabilities.INTERFACES` that it has, for example "OrtValue.numpy"
     modules: list[str]  # further Python modules that it can import, for example "PIL"
     providers: list[ProviderFact]
+
+
+# --- environments: the job `install` ------------------------------------------------------------------------
+
+
+class InstallPlan(TypedDict):
+    """The job `install`: create a virtual environment with packages, or describe an existing one."""
+
+    folder: str  # of the new environment, which must not exist; empty: describe `python`
+    python: str  # interpreter of the existing environment, or the base of the new one; empty: this one
+    packages: list[str]  # requirements (PEP 508) and paths of wheels
+    lock: str  # text of a lock file, installed instead of `packages`; empty: none
+
+
+class InstallReply(TypedDict):
+    """Reply of `install`."""
+
+    installer: str  # name and version of the program; empty: nothing was installed
+    lock: str  # `name==version --hash=…` of everything that was installed
+    python: str  # path of the environment's interpreter
+    python_version: str
+    versions: dict[str, str]  # distribution -> version
+    size_bytes: int
+    notes: list[str]
 
 
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
@@ -914,11 +994,14 @@ TRANSFORM = Request("transform", TransformReply)
 ACCURACY = Request("accuracy", AccuracyReply)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply)
 EXPLAIN = Request("explain", ExplainReply)
+PROFILED_PASS = Request("profiled_pass", PassReply)
+NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
 READ_PROFILE = Request("read_profile", ReadProfileReply)
+INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)
@@ -934,7 +1017,7 @@ CONTESTANT = Request("contestant", EmptyReply)
 IN_ANY_RUNTIME: frozenset[str] = frozenset(
     {
         *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
-        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, "profiled_pass"),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS),
     }
 )
 
