@@ -6,7 +6,7 @@ A runtime without ONNX Runtime has an empty `ort_build` and no providers.
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -66,11 +66,10 @@ def describe(progress: Progress) -> wire.Environment:
 
 def _onnxruntime() -> ModuleType | None:
     """ONNX Runtime; None: this environment has none, for example one of OpenVINO alone."""
-    with contextlib.suppress(ModuleNotFoundError):
-        import onnxruntime
-
-        return onnxruntime
-    return None
+    try:
+        return importlib.import_module("onnxruntime")
+    except ModuleNotFoundError:
+        return None
 
 
 def cpu_facts(cpuinfo: str) -> wire.CpuFacts:

@@ -102,8 +102,8 @@ def _check(python: str, found: Interpreter) -> None:
     own = (platform.machine(), 8 * struct.calcsize("P"))
     if (found["machine"], found["bits"]) != own:
         raise SpecError(
-            f"`{python}` is made for {found['machine']} with {found['bits']} bits, but this machine's results "
-            f"are of {own[0]} with {own[1]} bits.",
+            f"`{python}` is made for {found['machine']} with {found['bits']} bits, but ORTune runs on "
+            f"{own[0]} with {own[1]} bits.",
             hint="Choose an interpreter for the same processor.",
         )
 
