@@ -57,6 +57,8 @@ def record(name: str) -> RuntimeRecord:
     try:
         data = json.loads(path.read_text())
         msgspec.convert(data, RuntimeRecord)
+        if data["name"] != path.parent.name:
+            raise ValueError(f"it is that of `{data['name']}`")
     except FileNotFoundError:
         known = [one["name"] for one in records()]
         raise SpecError(

@@ -14,7 +14,7 @@ from core.process import runtimes, scratch
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.runtimes.creation import KIND
 from core.spec.settings import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS, SETTINGS
-from core.wire.errors import Cancelled, TunerError
+from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.runtime import IDENTITY_MODEL, RuntimeRecord, runtime
 
 RUN_TIMEOUT_S = 120.0
@@ -62,13 +62,14 @@ def check(record: RuntimeRecord, service: Service) -> RuntimeCheck:
     """
     python = Path(record["python"])
     present = runtimes.content_hash(python)
-    environment = service.run(wire.ENVIRONMENT, {}, runtime=record["name"])
+    changed = list(_changes(record, present, python))
+    environment = _environment(record, changed, service)
     unknown, searched = _settings(record, environment, service)
     reason = _run_smallest(record, environment, service)
     return {
         "runtime": record,
         "sha256": present,
-        "changed": list(_changes(record, present, python)),
+        "changed": changed,
         "environment": environment,
         "engines": engines(environment["libraries"]),
         "settings": searched,
@@ -76,6 +77,18 @@ def check(record: RuntimeRecord, service: Service) -> RuntimeCheck:
         "runs": not reason if environment["ort_build"] else None,
         "reason": reason,
     }
+
+
+def _environment(record: RuntimeRecord, changed: list[str], service: Service) -> wire.Environment:
+    try:
+        return service.run(wire.ENVIRONMENT, {}, runtime=record["name"])
+    except Cancelled:
+        raise
+    except TunerError as error:
+        raise WorkerError(
+            " ".join([f"No worker runs in the runtime `{record['name']}`: {error.message}", *changed]),
+            hint=f"Remove it with `ortune runtimes remove {record['name']}`, and add it again.",
+        ) from None
 
 
 def engines(versions: dict[str, str]) -> dict[str, str]:
@@ -107,7 +120,7 @@ def changed_files(python: Path) -> Iterator[str]:
         with file_list.open(newline="", encoding="utf-8") as file:
             for row in csv.reader(file):
                 name, sha256 = (*row, "", "")[:2]
-                is_kept = sha256.startswith(_HASH) and not name.startswith("..")
+                is_kept = sha256.startswith(_HASH) and not name.startswith("..") and name[-4:] != ".pyc"
                 if is_kept and _digest(root / name) != sha256.removeprefix(_HASH):
                     yield name
 

@@ -106,7 +106,7 @@ def _package(text: str) -> str:
     text = text.strip()
     if is_requirement(text) and not text.endswith(".whl"):
         return text
-    if not text.endswith(".whl"):
+    if not text.endswith(".whl") or "://" in text:
         raise SpecError(
             f"A package must be a name, maybe with versions, or the path of a wheel, but got `{text[:120]}`.",
             hint="Write for example `onnxruntime==1.30.*`, or `dist/onnxruntime-1.30.0-….whl`.",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.run.runtimes.checking import RuntimeCheck, engines
-from core.show.format import when
+from core.show.format import short, when
 from core.show.sheets import Fact, Part, Sheet
 from core.show.table import Column, Table, tabulate
-from core.show.words import counted
 from core.wire.runtime import RuntimeRecord
 from core.wire.units import DASH, clipped, size
 
@@ -31,8 +30,16 @@ def listed(records: Sequence[RuntimeRecord]) -> Table:
         (Column("size", "bytes"), lambda one: one["size_bytes"]),
         (Column("hash"), lambda one: one["sha256"][:12]),
         (Column("added"), lambda one: when(one["created_at"])),
-        (Column("environment"), lambda one: "managed" if one["managed"] else clipped(one["python"])),
+        (
+            Column("environment", on="browser"),
+            lambda one: "managed" if one["managed"] else clipped(one["python"]),
+        ),
     )
+
+
+def environment_text(record: RuntimeRecord) -> str:
+    """Return whether ORTune created the environment of a runtime, else where it is."""
+    return "created by ORTune" if record["managed"] else clipped(record["python"])
 
 
 def engine_text(record: RuntimeRecord) -> str:
@@ -75,7 +82,7 @@ def check(found: RuntimeCheck) -> Sheet:
         Fact("engine", ", ".join(f"{k} {v}" for k, v in found["engines"].items()) or DASH),
         Fact("Python", f"{environment['python']}, {record['python']}"),
         Fact("numpy", environment["libraries"].get("numpy", DASH)),
-        Fact("build", environment["ort_build"] or "no ONNX Runtime"),
+        Fact("build", short(environment["ort_build"], 160) or "no ONNX Runtime"),
     ]
     for one in environment["providers"]:
         if one["loadable"]:
@@ -105,7 +112,7 @@ def _settings(found: RuntimeCheck) -> str:
         return f"all {found['settings']} are known"
     names = ", ".join(unknown[:MOST_NAMES])
     more = f" and {len(unknown) - MOST_NAMES} more" if len(unknown) > MOST_NAMES else ""
-    return f"{counted(len(unknown), 'setting')} of {found['settings']} unknown: {names}{more}"
+    return f"{len(unknown)} of {found['settings']} are unknown there: {names}{more}"
 
 
 def _run(found: RuntimeCheck) -> Fact:

@@ -235,9 +235,9 @@ def _explain(program: str, code: int, lines: Sequence[str]) -> NoReturn:
 def _last_words(lines: Sequence[str]) -> str:
     """Return the lines that tell why a program failed, shortened at their front."""
     errors = [one for one in lines if re.match(r"(error|×|fatal|\S*Error:)", one, re.IGNORECASE)]
-    if any("No solution found" in one for one in lines):  # uv's reason follows on the next lines
-        first = next(index for index, one in enumerate(lines) if "No solution found" in one)
-        errors = list(lines[first:])
+    uv = next((number for number, one in enumerate(lines) if one.startswith(("error:", "×"))), None)
+    if uv is not None:  # its reason follows on the next lines
+        errors = list(lines[uv:])
     text = " ".join(errors[-6:] or list(lines[-2:])) or "it said nothing."
     return text if len(text) <= 3 * MOST_TEXT else f"{text[:MOST_TEXT]}…{text[-2 * MOST_TEXT :]}"
 
