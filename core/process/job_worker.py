@@ -87,13 +87,16 @@ def run_job(
         cancel: set it from any thread to stop the worker.
         timeout_s: seconds from the start of the process to its reply.
         command: the worker's command line, for tests; None: `python -m core.worker`.
-        runtime: the runtime to run it in, see `runtimes`.
+        runtime: the runtime to run it in, see `runtimes`; another than ORTune's own takes only the jobs of
+            `wire.IN_ANY_RUNTIME`.
 
     Raises:
+        SpecError: there is no such runtime.
         Cancelled: `cancel` was set.
         WorkerError: the worker crashed, hung, or sent an invalid reply.
         TunerError: the error that the worker reported.
     """
+    assert runtime == OWN or job in wire.IN_ANY_RUNTIME, f"`{job}` needs ORTune's own libraries"
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:

@@ -72,6 +72,11 @@ def runtime(text: str) -> Runtime:
             f"`@sha256:` and 64 digits, but got `{text[:120]}`.",
             hint="Write for example `ort130`; `ortune runtimes list` shows the names.",
         )
+    if match["name"] == OWN and match["sha256"]:
+        raise SpecError(
+            f"`{OWN}` is the environment that ORTune itself runs in, so it has no hash; got `{text[:24]}…`.",
+            hint=f"Write `{OWN}`.",
+        )
     return Runtime(match["name"], match["sha256"] or "")
 
 
