@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from core import wire
 from core.process import runtimes, scratch
+from core.process.job_worker import Progress
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.runtimes.creation import KIND
 from core.spec.settings import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS, SETTINGS
@@ -20,6 +22,7 @@ from core.wire.runtime import IDENTITY_MODEL, RuntimeRecord, runtime
 RUN_TIMEOUT_S = 120.0
 MOST_CHANGED = 20  # changed files that are named
 _HASH = "sha256="
+_COMPUTING = ("onnxruntime", "openvino", "numpy", "ort_")  # beginnings of the folders of metadata
 
 
 class RuntimeCheck(TypedDict):
@@ -62,7 +65,7 @@ def check(record: RuntimeRecord, service: Service) -> RuntimeCheck:
     """
     python = Path(record["python"])
     present = runtimes.content_hash(python)
-    changed = list(_changes(record, present, python))
+    changed = list(_changes(record, present, python, service))
     environment = _environment(record, changed, service)
     unknown, searched = _settings(record, environment, service)
     reason = _run_smallest(record, environment, service)
@@ -100,38 +103,54 @@ def engines(versions: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _changes(record: RuntimeRecord, present: str, python: Path) -> Iterator[str]:
+def _changes(record: RuntimeRecord, present: str, python: Path, service: Service) -> Iterator[str]:
     if record["sha256"] and present != record["sha256"]:
         yield (
             f"The packages are not those that were added: the hash begins with `{present[:12]}`, not "
             f"`{record['sha256'][:12]}`."
         )
-    changed = list(changed_files(python))
+    service.on_progress(Progress(stage="files", done=0, total=0, text="compares files with their lists"))
+    changed = list(changed_files(python, service.cancel))
     if changed:
         names = ", ".join(f"`{one}`" for one in changed[:MOST_CHANGED])
         more = f" and {len(changed) - MOST_CHANGED} more" if len(changed) > MOST_CHANGED else ""
         yield f"Files differ from their packages' lists: {names}{more}."
 
 
-def changed_files(python: Path) -> Iterator[str]:
-    """Yield the installed files, relative to their folder, that are missing or not as their list says."""
+def changed_files(python: Path, cancel: threading.Event) -> Iterator[str]:
+    """Yield the installed files, relative to their folder, that are missing or not as their list says.
+
+    Of the packages that compute, the content is compared; of all others the size, because libraries for GPUs
+    have gigabytes.
+
+    Raises:
+        Cancelled: `cancel` was set.
+    """
     for file_list in runtimes.file_lists(python):
-        root = file_list.parent.parent
+        if cancel.is_set():
+            raise Cancelled("The job was cancelled.", hint="Start it again.")
+        computes = file_list.parent.name.lower().startswith(_COMPUTING)
         with file_list.open(newline="", encoding="utf-8") as file:
             for row in csv.reader(file):
-                name, sha256 = (*row, "", "")[:2]
+                name, sha256, size = (*row, "", "", "")[:3]
                 is_kept = sha256.startswith(_HASH) and not name.startswith("..") and name[-4:] != ".pyc"
-                if is_kept and _digest(root / name) != sha256.removeprefix(_HASH):
+                if is_kept and not _is_same(file_list.parent.parent / name, sha256, size, whole=computes):
                     yield name
 
 
-def _digest(path: Path) -> str:
-    """The hash of a file as a file list writes it; empty: there is none."""
+def _is_same(path: Path, sha256: str, size: str, *, whole: bool) -> bool:
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return ""
+        if size and path.stat().st_size != int(size):
+            return False
+        return not whole or _HASH + _digest(path) == sha256
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    """The hash of a file as a file list writes it."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").digest()
     return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
 
 
