@@ -13,7 +13,7 @@ from core.api.results import Result
 from core.api.session import Job, OnProgress, Session, default_session, result_of
 from core.process import runtimes as registry
 from core.run.runtimes import creation, removal
-from core.run.runtimes.checking import RuntimeCheck
+from core.run.runtimes.checking import RuntimeCheck as RuntimeCheck
 from core.run.runtimes.checking import check_job as check_runtime_job
 from core.run.runtimes.checking import engines as engines
 from core.run.runtimes.creation import KIND as KIND
