@@ -8,6 +8,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, Literal
 
+from core import wire
 from core.api import arguments
 from core.api.models import ModelLike
 from core.api.requests import Config, config_data, with_sizes
@@ -51,6 +52,7 @@ from core.spec.question import (
 from core.spec.space import MODEL
 from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
+from core.wire.runtime import OWN
 
 
 @arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping, load=arguments.text)
@@ -226,9 +228,18 @@ def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Pr
         TunerError: as of `search`, or the session does not admit it.
     """
     session.admit(spec)
-    machine = session.scheduler.environment()
+    machine = _machine_of(session, spec)
     store, owner = session.store, session.scheduler.owner
     return searches.prepare(spec, question, store, session.inspect, machine, owner=owner)
+
+
+def _machine_of(session: Session, spec: TrialSpec) -> wire.Environment:
+    """Return this machine, with the providers and libraries of the runtime in which a search starts."""
+    machine = session.scheduler.environment()
+    if spec.runtime == OWN:
+        return machine
+    found = session.scheduler.environment(runtime=spec.runtime)
+    return {**found, "fingerprint": machine["fingerprint"]}
 
 
 def continued_search(
@@ -239,7 +250,8 @@ def continued_search(
     Raises:
         TunerError: as of `resume`.
     """
-    machine, owner = session.scheduler.environment(), session.scheduler.owner
+    owner = session.scheduler.owner
+    machine = _machine_of(session, spec_from_dict(session.store.study(study).spec))
     return searches.continue_search(
         session.store, study, session.inspect, machine, budget_s=budget_s, question=question, owner=owner
     )

@@ -13,8 +13,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import one_runtime
 from core.api.references import keeps_model, read_text
 from core.spec import BESIDE_SECTIONS, WorkloadSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.checks import feed_range
 from core.spec.question import find_setting, nearest_setting, parse_value
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, Value
@@ -141,6 +143,8 @@ def _entries(setting: TrialSetting, value: Any) -> Mapping[str, Any]:
 def _typed(setting: TrialSetting, value: Any) -> Any:
     """Return a value as the spec has it: of its type, and read if it is a text; the spec checks its range."""
     name = setting.field
+    if name == RUNTIME:
+        return one_runtime(value)
     if setting.name == "budget_s":
         return arguments.whole(name, seconds(name, value) if isinstance(value, str) else value)
     if setting.name in ("image_mean", "image_std"):

@@ -40,6 +40,7 @@ _METAVARS = {
     "budget_s": "SECONDS|30s|2m",
     "margin": "SHARE|N%",
     "tolerance": "SHARE|N%",
+    "runtime": "NAME",
     "cpus": "0-3,6",
     "openvino.device": "CPU|GPU|NPU|AUTO|HETERO:…",
     "openvino.properties": "NAME=VALUE",
@@ -66,7 +67,7 @@ MAX_INLINE_CHOICES = 40  # most characters of choices next to an option name
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
-    *("dims", "feeds", "precision", "openvino.properties"),
+    *("dims", "feeds", "precision", "runtime", "openvino.properties"),
 )
 
 
@@ -94,7 +95,8 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
     shared = [
         one
         for one in settings_with_option()
-        if one.target in ("workload", "protocol") or one.name in ("precision", "custom_op_libraries")
+        if one.target in ("workload", "protocol")
+        or one.name in ("precision", "custom_op_libraries", "runtime")
     ]
     return _with_options(command, [_parameter(setting) for setting in shared])
 

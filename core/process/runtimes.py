@@ -91,6 +91,14 @@ def pinned(text: str) -> str:
     return str(Runtime(asked.name, present))
 
 
+def pinned_if_known(text: str) -> str:
+    """Return `pinned`; the text itself where that raises, so that running it tells the error."""
+    try:
+        return pinned(text)
+    except (SpecError, StoreError):
+        return text
+
+
 def content_hash(python: Path) -> str:
     """Return a hash over the version of an environment's Python and the file lists of all its packages.
 
@@ -133,6 +141,20 @@ def _distributions(python: Path) -> list[Path]:
             hint="Remove the runtime with `ortune runtimes remove NAME`, and add it again.",
         )
     return sorted(found, key=lambda one: (one.parent.parent.name, one.name))
+
+
+def versions(one: RuntimeRecord) -> dict[str, str]:
+    """Return the version of each package in a runtime: as recorded, else from its metadata folders.
+
+    Raises:
+        SpecError: its interpreter is missing.
+    """
+    if one["versions"]:
+        return one["versions"]
+    found = (
+        path.name.removesuffix(".dist-info").partition("-") for path in _distributions(Path(one["python"]))
+    )
+    return {name.replace("_", "-").lower(): version for name, _, version in found}
 
 
 def command(text: str) -> list[str]:

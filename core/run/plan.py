@@ -18,7 +18,7 @@ from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.load import BatchingSpec
-from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
+from core.spec.settings import ENUM_ATTRIBUTES, PROVIDER_OPTIONS, SETTINGS
 from core.spec.sizes import ignored_sizes_note, options, suggested_sizes
 from core.wire.access import resolve_library
 from core.wire.catalog import (
@@ -64,6 +64,17 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
     if session.provider_libraries:
         plan["provider_libraries"] = list(session.provider_libraries)
     return plan
+
+
+def settings_of(session: wire.SessionPlan) -> wire.SettingsPlan:
+    """Return the names of all settings of a plan, for the job `settings`."""
+    attributes = session["attributes"]
+    return {
+        "attributes": list(attributes),
+        "enums": {name: [str(attributes[name])] for name in ENUM_ATTRIBUTES if name in attributes},
+        "keys": [*session["config_entries"], *session["run_config_entries"]],
+        "optimizers": list(session["disabled_optimizers"]),
+    }
 
 
 def pinned(session: SessionSpec) -> SessionSpec:
@@ -310,7 +321,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
         raise ModelError(why, hint=NOT_FED_HINT)
     batch = resolve_batch(workload, info)
     shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
-    source, path = _source(workload.feeds)
+    source, path = feeds_source(workload.feeds)
     check_dims(workload.dims, info)
     _check_values(workload, info)
     drawn = random_range_inputs(workload)
@@ -595,7 +606,8 @@ def _only_in(dim: str, info: wire.ModelInfo, fixed: set[str]) -> bool:
     return bool(holders) and holders <= fixed
 
 
-def _source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]:
+def feeds_source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]:
+    """Return the kind and the path of inputs as a spec names them."""
     if feeds == "random":
         return "random", None
     return ("npz", feeds) if feeds.lower().endswith(".npz") else ("images", feeds)

@@ -18,7 +18,7 @@ from core import wire
 from core.evidence.verification import Fact, FactCheck
 from core.run.bundle.opening import OpenedConfiguration
 from core.run.job import Service
-from core.run.plan import session_plan, thread_warning
+from core.run.plan import session_plan, settings_of, thread_warning
 from core.run.preparation import Resolved, resolve_trial
 from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
@@ -193,19 +193,13 @@ def _providers(spec: TrialSpec, machine: wire.Environment, found: CheckResults) 
 
 def _settings(spec: TrialSpec, service: Service, found: CheckResults) -> None:
     """Check that this ONNX Runtime knows every setting: it silently ignores unknown config entries."""
-    session = session_plan(spec.session)
-    asked: wire.SettingsPlan = {
-        "attributes": list(session["attributes"]),
-        "enums": {name: str(session["attributes"][name]) for name in _ENUMS if name in session["attributes"]},
-        "keys": [*session["config_entries"], *session["run_config_entries"]],
-        "optimizers": list(session["disabled_optimizers"]),
-    }
+    asked = settings_of(session_plan(spec.session))
     total = len(asked["attributes"]) + len(asked["keys"]) + len(asked["optimizers"])
     if total == 0:
         found.checks.append(FactCheck(name="settings", state="OK", here="none is set"))
         return
     try:
-        reply = service.run(wire.SETTINGS, asked)
+        reply = service.run(wire.SETTINGS, asked, runtime=spec.runtime)
     except Cancelled:
         raise
     except TunerError as error:
@@ -224,9 +218,6 @@ def _settings(spec: TrialSpec, service: Service, found: CheckResults) -> None:
         found.checks.append(
             FactCheck(name="settings", state="OK", recorded=f"{total} set", here=f"{total} known")
         )
-
-
-_ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
 
 
 def _threads(spec: TrialSpec, machine: wire.Environment, found: CheckResults) -> None:

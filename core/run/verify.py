@@ -205,7 +205,9 @@ def _check_outputs(
         plan = contestant_plan(spec, path=prepared.path, session=prepared.session, feeds=feeds, torch=None)
         outputs = held.sample["outputs"] if held.sample is not None else ""
         asked: wire.AnswersPlan = {"plan": plan, "outputs": outputs}
-        reply = service.run(wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s))
+        reply = service.run(
+            wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s), runtime=spec.runtime
+        )
     except (Cancelled, StoreError):  # a full disk is no fault of the configuration
         raise
     except TunerError as error:

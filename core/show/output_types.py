@@ -14,6 +14,7 @@ from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_
 from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
+from core.evidence.fusion_difference import Fusion
 from core.evidence.graph_changes import GraphChange
 from core.evidence.load.load_types import LoadResult
 from core.evidence.load.loadgen_result import LoadGenResult
@@ -267,6 +268,11 @@ class ExplainMove(ExplainPart):
     """Nodes that ran on different providers on the two sides, with the times of their groups."""
 
 
+@_with_keys_of(Fusion)
+class ExplainFusion(ExplainPart):
+    """Nodes of the model that one side fuses, or runs by other operators than the other side."""
+
+
 class ExplainDocument(TypedDict):
     """Where the difference of two results comes from. After a failure only trials, state and error."""
 
@@ -280,6 +286,8 @@ class ExplainDocument(TypedDict):
     rows: NotRequired[list[ExplainRow]]  # largest difference first; empty if undecided
     groups: NotRequired[list[ExplainGroup]]  # largest difference first
     moves: NotRequired[list[ExplainMove]]
+    fusions: NotRequired[list[ExplainFusion]]  # made by one side only; largest difference first
+    versions: NotRequired[list[str]]  # of ONNX Runtime on both sides; empty: the same runtime
     seen_s: NotRequired[float]  # difference in the runs of the passes without the profiler
     seen_half_width_s: NotRequired[float | None]
     instrument_s: NotRequired[float]  # profiler overhead subtracted from every node call

@@ -28,6 +28,7 @@ from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
+RUNTIME = "runtime"  # the values of a sweep are names, those of a search have hashes
 OPENVINO_THREADS = "openvino.INFERENCE_NUM_THREADS"
 MAX_AXES = 2  # a third would need a series of charts; a search handles more
 MAX_POINTS = 256  # a typing error must not queue thousands of measurements
@@ -132,7 +133,7 @@ def _check_value(name: str, value: Value | None) -> None:
 def varies(row: TrialSetting) -> bool:
     """Return whether a setting can be an axis: it changes the run, and its values can be listed."""
     several = row.kind in _LISTABLE and (row.low is None or row.low != row.high)
-    listed = several or row.name == "providers"
+    listed = several or row.name in ("providers", RUNTIME)
     return listed and row.target != "protocol" and row.name not in _EXCLUDED
 
 

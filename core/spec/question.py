@@ -21,6 +21,7 @@ from core.spec.targets import TargetSpec, check_targets, target_from_dict
 from core.spec.text_values import ON_OFF
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.runtime import runtime_text
 
 Strategy = Literal["race", "random"]
 STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
@@ -364,6 +365,8 @@ def parse_value(setting: TrialSetting, text: str) -> Value | None:
         return chosen
     if setting.name == "providers":
         return tuple(text.split("+"))
+    if setting.name == "runtime":
+        return runtime_text(text)
     raise SpecError(
         f"`{setting.name}` cannot vary on the command line.", hint="Set it with its own option instead."
     )

@@ -189,6 +189,21 @@ class ProfilePlan(TypedDict):
     use_io_binding: bool
     runs: int
     trace_path: str  # file to write ORT's trace to (Chrome trace format)
+    saves_graph: NotRequired[bool]  # False: the optimized graph is too large to save; absent: it is saved
+    graph_path: NotRequired[str]  # file for the optimized graph: the job `read_profile` then reads both
+
+
+class ReadProfilePlan(TypedDict):
+    """The job `read_profile`: interpret what the job `profile` has written in another runtime."""
+
+    trace_path: str
+    graph_path: str  # of the optimized graph; it is missing where the session could not save it
+
+
+class ReadProfileReply(TypedDict):
+    """Reply of `read_profile`; `profile` is `Profile.to_dict()`."""
+
+    profile: dict[str, Any]
 
 
 class TensorInfo(TypedDict):
@@ -383,10 +398,11 @@ class OutputError(TypedDict):
 
 
 class ProfileReply(ProvidersUsed):
-    """Reply of `profile`; `profile` is `Profile.to_dict()`."""
+    """Reply of `profile`; `profile` is `Profile.to_dict()`, empty where the job `read_profile` reads it."""
 
     batch_size: int
-    assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
+    # provider -> nodes, from ORT's assignment API (before late fusions); empty: this version has no such API
+    assigned_nodes: dict[str, int]
     unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead
     profile: dict[str, Any]
     trace_path: str
@@ -659,12 +675,58 @@ class NodeErrorsReply(TypedDict):
 # --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
+class PassPlan(TypedDict):
+    """The job `profiled_pass`: one pass of the job `explain`, in the runtime of its configuration."""
+
+    side: ContestantPlan
+    folder: str  # of the profiler's file
+    runs: int  # with the profiler, and again without; 0: the first pass, which learns their number
+    optimized: str  # file that the first pass saves the optimized graph to
+    done: int  # passes of both sides before it, for the progress
+    total: int
+
+
+class PassReply(ProvidersUsed):
+    """Reply of `profiled_pass`."""
+
+    profile: str  # file that the profiler wrote; empty: of the first pass
+    plain_ns: list[int]  # latencies without the profiler
+    runs: int  # for every later pass
+    saved: bool  # whether the optimized graph was saved
+    batch_size: int
+    notes: list[str]
+
+
+class RecordedPasses(TypedDict):
+    """The passes of one side, made in processes of their own."""
+
+    first: PassReply
+    passes: list[PassReply]
+    optimized: str
+    notes: list[str]
+
+
+class NamedModelPlan(TypedDict):
+    """The job `named_model`: give every node of a model a name, in a copy."""
+
+    model_path: str
+    folder: str  # for the copy
+
+
+class NamedModelReply(TypedDict):
+    """Reply of `named_model`."""
+
+    path: str  # of the copy; of the model itself if all nodes have names or it cannot be copied
+    notes: list[str]
+
+
 class ExplainPlan(TypedDict):
     """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
     output: str  # file to write the `profile_passes.Passes` to, as JSON
+    recorded: NotRequired[list[RecordedPasses]]  # of each side; absent: profile both in this process
 
 
 class ExplainReply(TypedDict):
@@ -718,7 +780,7 @@ class SettingsPlan(TypedDict):
     """The job `settings`: find the names that the installed ONNX Runtime does not know."""
 
     attributes: list[str]  # of SessionOptions
-    enums: dict[str, str]  # attribute -> member
+    enums: dict[str, list[str]]  # attribute -> members
     keys: list[str]  # of session and run config entries
     optimizers: list[str]
 
@@ -729,6 +791,46 @@ class SettingsReply(TypedDict):
     version: str
     searched: int  # number of libraries whose literals were searched; 0: none can be read
     unknown: list[str]  # names of the plan
+
+
+# --- what a runtime can do: the job `capabilities` ----------------------------------------------------------
+
+
+class Capabilities(SettingsReply):
+    """Reply of `capabilities` (with: a SettingsPlan of all names that ORTune knows)."""
+
+    numpy: str  # version
+    python: str  # version
+    build: str  # of ONNX Runtime, in its own words
+    ir_version: int  # newest that it reads; 0: unknown
+    opsets: dict[str, int]  # domain ("" is ai.onnx) -> newest opset that it reads; absent: unknown
+    interfaces: list[str]  # those of `capabilities.INTERFACES` that it has, for example "OrtValue.numpy"
+    modules: list[str]  # further Python modules that it can import, for example "PIL"
+    providers: list[ProviderFact]
+
+
+# --- environments: the job `install` ------------------------------------------------------------------------
+
+
+class InstallPlan(TypedDict):
+    """The job `install`: create a virtual environment with packages, or describe an existing one."""
+
+    folder: str  # of the new environment, which must not exist; empty: describe `python`
+    python: str  # interpreter of the existing environment, or the base of the new one; empty: this one
+    packages: list[str]  # requirements (PEP 508) and paths of wheels
+    lock: str  # text of a lock file, installed instead of `packages`; empty: none
+
+
+class InstallReply(TypedDict):
+    """Reply of `install`."""
+
+    installer: str  # name and version of the program; empty: nothing was installed
+    lock: str  # `name==version --hash=…` of everything that was installed
+    python: str  # path of the environment's interpreter
+    python_version: str
+    versions: dict[str, str]  # distribution -> version
+    size_bytes: int
+    notes: list[str]
 
 
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
@@ -893,9 +995,14 @@ TRANSFORM = Request("transform", TransformReply)
 ACCURACY = Request("accuracy", AccuracyReply)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply)
 EXPLAIN = Request("explain", ExplainReply)
+PROFILED_PASS = Request("profiled_pass", PassReply)
+NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
+CAPABILITIES = Request("capabilities", Capabilities)
+READ_PROFILE = Request("read_profile", ReadProfileReply)
+INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)
@@ -905,6 +1012,15 @@ GRAPH = Request("graph", GraphReply)
 LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
+
+# Jobs that need Python 3.10, numpy and onnxruntime only: they run in the runtime of their configuration.
+# Every other job needs ORTune's own libraries, such as onnx or msgspec, and runs in ORTune's own runtime.
+IN_ANY_RUNTIME: frozenset[str] = frozenset(
+    {
+        *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS),
+    }
+)
 
 # commands of a fork server
 FORK = Request("fork", ForkReply)

@@ -10,8 +10,9 @@ from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord
 from core.wire.access import available_libraries, expert_allowed
 from core.wire.engines import ENGINES
+from core.wire.runtime import OWN
 from core.wire.variables import ALLOW_EXPERT
-from dashboard import fields, format, state
+from dashboard import fields, format, runtimes, state
 from dashboard.widgets.slider import AUTO, number_slider
 
 
@@ -136,6 +137,20 @@ def _libraries(label: str, key: str, text: str) -> None:
     )
 
 
+def _runtime(label: str, key: str, text: str) -> None:
+    """Draw the choice of the runtime: those of this machine, and one of a loaded trial that it lacks."""
+    own = state.environment()["libraries"]
+    chosen = st.session_state[key]
+    st.selectbox(
+        label,
+        list(dict.fromkeys([OWN, *runtimes.others(), chosen])),
+        key=key,
+        help=text,
+        persist_state="session",
+        format_func=lambda one: runtimes.label(one, own),
+    )
+
+
 def _engine(setting: TrialSetting, label: str, key: str, text: str, record: ModelRecord | None) -> None:
     """Draw the engine; one that needs an exported program only for such models, or where it is chosen."""
     has_program = record is not None and torch_source(record) is not None
@@ -228,6 +243,7 @@ def _device(label: str, key: str, text: str) -> None:
 _NAMES = {
     "disabled_optimizers": _optimizers,
     "openvino.device": _device,
+    "runtime": _runtime,
     **dict.fromkeys(fields.LIBRARIES, _libraries),
 }
 

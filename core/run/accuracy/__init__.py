@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.process import runtimes
 from core.process.job_worker import Run
 from core.run.accuracy.accuracy_metrics import (
     DELTA,
@@ -41,6 +42,7 @@ from core.store import Accuracy, Store
 from core.wire import engines
 from core.wire.errors import SpecError
 from core.wire.files import MOST_LIST_BYTES, open_regular
+from core.wire.runtime import OWN, runtime
 
 __all__ = [
     "DELTA",
@@ -105,7 +107,7 @@ def measure_accuracy(
     plan, notes = _plan(asked, resolved, store, run)
     one = secrets.token_hex(8)
     plan["scores_path"] = str(store.scores_path(one))
-    reply = run(wire.ACCURACY, plan, timeout_s=TIMEOUT_S)
+    reply = run(wire.ACCURACY, plan, timeout_s=TIMEOUT_S, runtime=resolved.spec.runtime)
     reply["notes"] = [*reply["notes"], *notes, *unknown]
     if calibrated is not None:
         reply["calibration"] = calibration_rows(reply["scores_path"], calibrated)
@@ -258,7 +260,11 @@ def _dataset_workload(workload: WorkloadSpec, info: wire.ModelInfo, *, live: boo
 
 
 def key_of(spec: TrialSpec, model_sha256: str) -> str:
-    """Return a hash of all that determines the scores: model, precision, session, batch, current data."""
+    """Return a hash of all that determines the scores: model, session, batch, runtime, current data.
+
+    Raises:
+        SpecError: no dataset, or no such runtime.
+    """
     dataset = _dataset_of(spec)
     plan = dataset_plan(dataset)
     request = {
@@ -268,6 +274,8 @@ def key_of(spec: TrialSpec, model_sha256: str) -> str:
         "dataset": [plan, dataset.output],
         "files": _stamp(plan),
     }
+    if spec.runtime != OWN:
+        request["runtime"] = spec.runtime if runtime(spec.runtime).sha256 else runtimes.pinned(spec.runtime)
     if values := spec.workload.feed_values:
         request["values"] = [values, spec.workload.seed]
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

@@ -20,6 +20,7 @@ from core.spec import TrialSpec
 from core.store import Store
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.runtime import OWN
 from core.wire.units import visible
 
 SCENARIOS: tuple[str, ...] = get_args(wire.LoadGenScenario)
@@ -123,7 +124,12 @@ def run_loadgen(plan: wire.LoadGenPlan, run: Run) -> wire.LoadGenReply:
         Cancelled: the user stopped it.
         TunerError: what the session or an inference raises.
     """
-    return run(wire.LOADGEN, plan, timeout_s=START_S + plan["timeout_s"])
+    return run(
+        wire.LOADGEN,
+        plan,
+        timeout_s=START_S + plan["timeout_s"],
+        runtime=plan["plan"].get("runtime", OWN),
+    )
 
 
 def cross_check(spec: TrialSpec, tests: Sequence[LoadGenTest], *, store: Store, run: Run) -> LoadGenResult:

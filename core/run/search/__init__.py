@@ -21,6 +21,7 @@ from core import wire
 from core.evidence.evaluations import evaluation_from_dict
 from core.evidence.measurement import Trial
 from core.evidence.result_types import SearchCosts
+from core.process import runtimes
 from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
@@ -39,6 +40,7 @@ from core.run.search.time_needed import (
     too_short,
 )
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
 from core.spec.space import Choice, reference
 from core.store import Store, StudyRecord
@@ -85,6 +87,7 @@ def prepare(
             budget is too short for a confirmation.
     """
     _check_answerable(spec, question)
+    question = _with_pinned_runtimes(question)
     check_before(spec, store, run)
     resolved = resolve_trial(spec, store, run)
     _check_batch(question, resolved)
@@ -129,7 +132,7 @@ def continue_search(
 
     Raises:
         StoreError: no such search, or it is running.
-        SpecError: it was made on another machine, or its model has changed.
+        SpecError: it was made on another machine, or its model or a runtime has changed.
         BudgetError: the time budget is too short for a confirmation.
     """
     record = store.study(study_id)
@@ -143,7 +146,7 @@ def continue_search(
             f"The search `{record.id}` was made on another machine or with other libraries.",
             hint="Start a new search. Its warm start evaluates the best configurations of this one first.",
         )
-    asked = question_from_dict({**record.question, **(question or {})})
+    asked = _with_pinned_runtimes(question_from_dict({**record.question, **(question or {})}))
     left_s = asked.budget_s - record.wall_s
     more_s = budget_s or (math.ceil(left_s) if record.state != "COMPLETE" and left_s >= 5 else asked.budget_s)
     asked = asked.model_copy(update={"budget_s": more_s})
@@ -298,6 +301,18 @@ def search_provenance(store: Store, trial: Trial) -> dict[str, Any] | None:
 
 
 # --- checks -------------------------------------------------------------------------------------------------
+
+
+def _with_pinned_runtimes(question: Question) -> Question:
+    """Return a question whose varied runtimes have the hashes of their present content.
+
+    Raises:
+        SpecError: there is no such runtime, or its content has another hash.
+    """
+    if (varied := question.vary.get(RUNTIME)) is None:
+        return question
+    found = [None if one is None else runtimes.pinned(str(one)) for one in varied]
+    return question.model_copy(update={"vary": {**question.vary, RUNTIME: found}})
 
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:

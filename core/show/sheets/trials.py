@@ -161,14 +161,15 @@ def _placement(result: TrialResult) -> str:
         return ", ".join(result.get("effective_providers") or []) + " (loaded; placement unknown)"
     total = sum(one["time_s"] for one in placement.values()) or 1.0
     return ", ".join(
-        f"{name} {counted(one['nodes'], 'node')}{_fused(one)}, {one['time_s'] / total:.0%} of the time"
-        for name, one in placement.items()
+        f"{name} {_nodes(one)}, {one['time_s'] / total:.0%} of the time" for name, one in placement.items()
     )
 
 
-def _fused(part: Mapping[str, Any]) -> str:
-    ran = part.get("ran_nodes", part["nodes"])
-    return f" ({ran} after fusion)" if ran != part["nodes"] else ""
+def _nodes(part: Mapping[str, Any]) -> str:
+    assigned, ran = part["nodes"], part.get("ran_nodes", part["nodes"])
+    if assigned is None:  # unknown of an older ONNX Runtime
+        return f"{counted(ran, 'node')} after fusion"
+    return f"{counted(assigned, 'node')}{f' ({ran} after fusion)' if ran != assigned else ''}"
 
 
 def _precision(precision: str, result: TrialResult) -> str:

@@ -48,6 +48,7 @@ from core.wire.runtime import OWN
 
 __all__ = [
     "ENTRIES",
+    "ENUM_ATTRIBUTES",
     "EXECUTION_MODES",
     "EXECUTION_ORDERS",
     "GRAPH_OPTIMIZATION_LEVELS",
@@ -188,6 +189,11 @@ GRAPH_OPTIMIZATION_LEVELS = (
 )
 EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 EXECUTION_ORDERS = ("DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT")
+ENUM_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {  # attribute of SessionOptions -> members of its type
+    "graph_optimization_level": GRAPH_OPTIMIZATION_LEVELS,
+    "execution_mode": EXECUTION_MODES,
+    "execution_order": EXECUTION_ORDERS,
+}
 ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
 MAX_THREADS = 1024  # far above any machine; a typing error must not start a million threads
 MAX_BATCH = 1 << 20
@@ -980,12 +986,18 @@ def short_value(value: Any) -> str:
 
 
 def value_words(value: object) -> str:
-    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`."""
+    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`.
+
+    A runtime is shown by its name, without its hash.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
-    return "default" if value is None else str(value)
+    return "default" if value is None else _RUNTIME_HASH.sub("", str(value))
+
+
+_RUNTIME_HASH = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 # --- session config entries ---

@@ -8,18 +8,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
+try:
+    import onnxruntime as ort
+except ModuleNotFoundError:  # a runtime for another engine
+    ort = None
+
 from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
 from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout
 from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, Built, BuiltSession, build_session
-from core.worker.session import ort as ort
 from core.worker.session.feeds import Array, Feeds, make_feeds, sample_count
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.ort_errors import run_error
@@ -263,7 +268,7 @@ def _from_bfloat16(value: Any) -> Array:
     """Convert bfloat16, which numpy lacks, to float32: its 16 bits are the upper half."""
     if value.device_name().lower() != "cpu":
         raise SpecError("A bfloat16 output on a GPU cannot be read into numpy.", hint="Compare on the CPU.")
-    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    raw = ctypes.string_at(value.data_ptr(), 2 * math.prod(value.shape()))
     bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
     return bits.view(np.float32).reshape(value.shape())
 

@@ -187,7 +187,7 @@ _PRELOADED = (
 
 def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
     """Load the NVIDIA libraries of Python packages; the dynamic loader does not search there."""
-    if not any(provider["name"] in CUDA_PROVIDERS for provider in chain):
+    if not any(provider["name"] in CUDA_PROVIDERS for provider in chain) or not hasattr(ort, "preload_dlls"):
         return []
     with contextlib.redirect_stdout(io.StringIO()):  # it prints missing libraries
         ort.preload_dlls()

@@ -372,8 +372,8 @@ def _described(feeds: Feeds) -> list[wire.TensorInfo]:
 
 def _input_name(port: Any, planned: Any) -> str:
     """Return the file's name of an input: a port has the names of every tensor that is the same."""
-    names = sorted(port.get_names())
-    return next((one for one in names if one in planned), names[0] if names else port.node.friendly_name)
+    names: list[str] = sorted(port.get_names()) or [port.node.friendly_name]
+    return next((one for one in names if one in planned), names[0])
 
 
 def _output_name(port: Any) -> str:
