@@ -22,9 +22,11 @@ from core.show.report.subjects import (
     AboutSearch,
     AboutSweep,
     AboutTrial,
+    AboutUpgrade,
 )
 from core.show.sheets import searches
 from core.spec import spec_from_dict
+from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.wire.profile import profile_from_dict
 from dashboard.charts import (
@@ -69,7 +71,23 @@ def plots_of(about: About) -> list[Plot]:
             return list(_curve(about))
         case AboutDifference():
             return list(_explanation_figures(about))
+        case AboutUpgrade():
+            return list(_upgrade(about))
     return []  # a scorecard is a table
+
+
+def _upgrade(about: AboutUpgrade) -> Iterator[Plot]:
+    rows = [row for row in about.rows if row.contrast is not None and row.comparison is not None]
+    if not rows:
+        return
+    contrasts = [dict(row.contrast or {}) for row in rows]
+    labels = {one["candidate"]: row.item.model for one, row in zip(contrasts, rows, strict=True)}
+    margin = (
+        rows[0].comparison.protocol.get("margin", DEFAULT_MARGIN) if rows[0].comparison else DEFAULT_MARGIN
+    )
+    same = [{**one, "baseline": "old"} for one in contrasts]
+    info = compare_charts.forest_info(same, {**labels, "old": "old runtime"}, baseline="old", margin=margin)
+    yield Plot(title="Speed in the new runtime", figure=compare_charts.forest(info), alt=_forest_alt(info))
 
 
 def _trial(about: AboutTrial) -> Iterator[Plot]:
