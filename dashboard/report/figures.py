@@ -13,6 +13,7 @@ from core.api.sweeping import supported_percentile
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.show import comparison_text, verdict
 from core.show.report.subjects import (
     About,
@@ -77,16 +78,17 @@ def plots_of(about: About) -> list[Plot]:
 
 
 def _upgrade(about: AboutUpgrade) -> Iterator[Plot]:
-    rows = [row for row in about.rows if row.contrast is not None and row.comparison is not None]
-    if not rows:
+    contrasts = [{**row.contrast, "baseline": "old"} for row in about.rows if row.contrast is not None]
+    if not contrasts:
         return
-    contrasts = [dict(row.contrast or {}) for row in rows]
-    labels = {one["candidate"]: row.item.model for one, row in zip(contrasts, rows, strict=True)}
-    margin = (
-        rows[0].comparison.protocol.get("margin", DEFAULT_MARGIN) if rows[0].comparison else DEFAULT_MARGIN
+    labels = {row.contrast["candidate"]: row.item.model for row in about.rows if row.contrast is not None}
+    info = compare_charts.forest_info(
+        contrasts,
+        {**labels, "old": "old runtime"},
+        baseline="old",
+        margin=contrasts[0].get("margin", DEFAULT_MARGIN),
+        muted=[one["candidate"] for one in contrasts if is_rejected(one)],
     )
-    same = [{**one, "baseline": "old"} for one in contrasts]
-    info = compare_charts.forest_info(same, {**labels, "old": "old runtime"}, baseline="old", margin=margin)
     yield Plot(title="Speed in the new runtime", figure=compare_charts.forest(info), alt=_forest_alt(info))
 
 
