@@ -92,11 +92,14 @@ def preset_label(spec: TrialSpec) -> str:
 
 
 def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
-    """Return another engine on the workload of `base`, without the settings that only ONNX Runtime has."""
+    """Return another engine on the workload of `base`, without the settings that only ONNX Runtime has.
+
+    An engine for the program before its export runs in ORTune's own runtime, the only one with PyTorch.
+    """
     data = base.to_dict()
     return spec_from_dict(
         {
-            **_without(data, "session"),
+            **_without(data, "session", *(["runtime"] if ENGINES[engine].program else [])),
             "model": {**_without(data["model"], "precision", "keep_io_types")},
             "workload": _without(data.get("workload", {}), "use_io_binding"),
             "engine": engine,
@@ -230,9 +233,10 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
     """
     default = ort_default(specs[baseline])
     default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
+    several_runtimes = len({one.runtime for one in specs}) > 1
     named: list[str] = []
     for index, spec in enumerate(specs):
-        name = _label(spec, default if index == baseline else specs[baseline])
+        name = _label(spec, default if index == baseline else specs[baseline], several_runtimes)
         if models and models[index]:
             name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
         elif own and any(models) and name == ORT_DEFAULT:
@@ -242,8 +246,9 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
     return named
 
 
-def _label(spec: TrialSpec, other: TrialSpec) -> str:
-    found = setting_chips.differences(spec, other)
+def _label(spec: TrialSpec, other: TrialSpec, several_runtimes: bool) -> str:
+    runtime = [setting_chips.runtime_chip(spec, other)] if several_runtimes else []
+    found = setting_chips.differences(spec.model_copy(update={"runtime": other.runtime}), other)
     workload = [one.chip for one in found if one.target in _WORKLOAD]
     if not can(spec.engine, "settings"):
         parts = [ENGINES[spec.engine].label, *workload]
@@ -252,8 +257,10 @@ def _label(spec: TrialSpec, other: TrialSpec) -> str:
     elif is_default(spec):
         parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
     else:
-        parts = [one.chip for one in found] or _explicit_settings(spec)
-    return _short(parts)
+        parts = [one.chip for one in found] or (
+            [] if spec.runtime != other.runtime else _explicit_settings(spec)
+        )
+    return _short([*parts, *runtime])
 
 
 def _explicit_settings(spec: TrialSpec) -> list[str]:

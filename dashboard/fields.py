@@ -33,6 +33,7 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
+RUNTIME = "knob.runtime"
 BATCHING = "knob.dynamic_batching"  # no setting and no widget: JSON of the loaded configuration's batching
 
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
@@ -95,6 +96,8 @@ def _default(setting: TrialSetting) -> Any:
         return []
     if setting.target in _OF_RUNTIME:
         return "" if setting.kind in ("choice", "text") else None  # empty text: ONNX Runtime's default
+    if setting.kind == "text":
+        return setting.default or ""
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 

@@ -35,7 +35,8 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import fields, folders, messages
+from core.wire.runtime import OWN
+from dashboard import fields, folders, messages, runtimes
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -135,10 +136,18 @@ def close() -> None:
 
 
 @st.cache_resource(show_spinner="Reading this machine…")
-def environment() -> wire.Environment:
-    """Return facts and providers of this machine, or of that of recorded results; found once by a worker."""
+def environment(runtime: str = OWN) -> wire.Environment:
+    """Return facts and providers of this machine, or of that of recorded results; found once by a worker.
+
+    Args:
+        runtime: whose libraries and providers are described, with its hash.
+
+    Raises:
+        SpecError: there is no such runtime.
+        WorkerError: the worker crashed or hung.
+    """
     found = recording(store().folder)
-    return scheduler().environment() if found is None else found.environment
+    return scheduler().environment(runtime=runtime) if found is None else found.environment
 
 
 @st.cache_resource(show_spinner=False)
@@ -259,14 +268,16 @@ def current_spec() -> TrialSpec:
     """Return the spec of the present settings on the current model.
 
     Raises:
-        SpecError: settings that exclude each other, or text that cannot be read.
+        SpecError: settings that exclude each other, text that cannot be read, or no such runtime.
         ModelError: there is no model.
     """
     record = current_model()
     if record is None:
         raise ModelError("No model is chosen.", hint="Choose one on the Models page.")
-    spec = fields.spec_from_values(
-        values(record), path=portable(record.path), sha256=record.sha256, info=record.info
+    spec = runtimes.pinned_spec(
+        fields.spec_from_values(
+            values(record), path=portable(record.path), sha256=record.sha256, info=record.info
+        )
     )
     feed_plan(spec.workload, record.info)  # report a missing size before a worker starts
     check_overrides(spec, record.info)
@@ -296,6 +307,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     st.session_state[LOADED] = True
     for name, value in fields.values_from_spec(spec).items():
         st.session_state[name] = value
+    st.session_state[fields.RUNTIME] = runtimes.choice_of(spec.runtime)
     choose_model(record)
 
 

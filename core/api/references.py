@@ -1,4 +1,4 @@
-"""Configurations by reference: a YAML file, a trial, a model, a variant, a preset, PyTorch itself.
+"""Configurations by reference: a YAML file, a trial, a model, a variant, a preset, another engine.
 
 Reads files, the store and the library; starts nothing.
 """
@@ -34,7 +34,7 @@ def config_from(
     expert: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Return the configuration of `ref`: a YAML file, a model, a preset, a variant, PyTorch, a trial.
+    """Return the configuration of `ref`: a YAML file, a model, a preset, a variant, an engine, a trial.
 
     A model and a variant run on ONNX Runtime's default and keep their model. The configuration of a variant
     has the key `variant` with the hash of its original, that of a model the key `own`.
@@ -55,7 +55,7 @@ def config_from(
         return {}
     if ref.startswith("preset:"):
         return preset_config(ref.removeprefix("preset:"))
-    if ref.startswith(ENGINE_PREFIXES):
+    if ref in REFS or ref.startswith(ENGINE_PREFIXES):
         return {"engine": _engine(ref)}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store)

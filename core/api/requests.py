@@ -159,11 +159,11 @@ def with_workload_of(config: Mapping[str, Any], workload_source: Mapping[str, An
     taken = workload_source.get("model", {})
     model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
     workload = {**workload_source.get("workload", {}), **config.get("workload", {})}
-    if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
+    engine = config.get("engine", engines.DEFAULT)
+    if not engines.can(engine, "bind"):
         workload.pop("use_io_binding", None)
-    elif operators := workload_source.get("session", {}).get(
-        "custom_op_libraries"
-    ):  # belongs to the model, not to the tuned settings
+    operators = workload_source.get("session", {}).get("custom_op_libraries")
+    if operators and engines.can(engine, "settings"):  # belongs to the model, not to the tuned settings
         config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
     return {**config, "model": model, "workload": workload}
 

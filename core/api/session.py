@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from core.evidence.measurement import Trial
+from core.process import runtimes as runtimes
 from core.process.job_worker import Run, run_job
 from core.process.job_worker import refuse_worker as refuse_worker
 from core.process.machine_queue import Entry as Entry

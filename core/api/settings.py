@@ -96,7 +96,7 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
     return {name: part for name, part in data.items() if part}
 
 
-_SECTIONS = ("model", "session", "workload", "protocol")
+_SECTIONS = ("model", "session", "workload", "protocol", "openvino")
 
 
 def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
@@ -109,8 +109,8 @@ def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
     elif setting.name == "feeds":
         _apply_inputs(part, _sources(value))
     elif setting.kind == "mapping":
-        before = arguments.mapping(setting.name, part.get(setting.name, {}))
-        part[setting.name] = {**before, **_entries(setting, value)}
+        before = arguments.mapping(setting.name, part.get(setting.field, {}))
+        part[setting.field] = {**before, **_entries(setting, value)}
     elif (entries := ENTRIES.get(setting.target)) is not None:
         typed = _typed(setting, value)
         text = str(int(typed)) if setting.kind == "bool" else str(typed)

@@ -42,6 +42,8 @@ _METAVARS = {
     "tolerance": "SHARE|N%",
     "runtime": "NAME",
     "cpus": "0-3,6",
+    "openvino.device": "CPU|GPU|NPU|AUTO|HETERO:…",
+    "openvino.properties": "NAME=VALUE",
 }
 _PROVIDER_OPTION_HELP = (
     "Option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
@@ -51,12 +53,21 @@ _FEED_HELP = (
     "`NAME=TEXT` or `NAME=@FILE` (one line per sample) for text, or an .npz, an image or a "
     "folder of images. Default: seeded random values; text inputs need a value."
 )
-_GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # groups in the help
+_GROUPS = (
+    "Workload",
+    "Threads",
+    "Graph",
+    "Providers",
+    "Memory",
+    "OpenVINO",
+    "Model",
+    "Protocol",
+)  # groups in the help
 MAX_INLINE_CHOICES = 40  # most characters of choices next to an option name
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
-    *("dims", "feeds", "precision", "runtime"),
+    *("dims", "feeds", "precision", "runtime", "openvino.properties"),
 )
 
 

@@ -143,6 +143,20 @@ def _distributions(python: Path) -> list[Path]:
     return sorted(found, key=lambda one: (one.parent.parent.name, one.name))
 
 
+def versions(one: RuntimeRecord) -> dict[str, str]:
+    """Return the version of each package in a runtime: as recorded, else from its metadata folders.
+
+    Raises:
+        SpecError: its interpreter is missing.
+    """
+    if one["versions"]:
+        return one["versions"]
+    found = (
+        path.name.removesuffix(".dist-info").partition("-") for path in _distributions(Path(one["python"]))
+    )
+    return {name.replace("_", "-").lower(): version for name, _, version in found}
+
+
 def command(text: str) -> list[str]:
     """Return the command line of a worker in a runtime other than `OWN`; raises like `record`."""
     return [record(runtime(text).name)["python"], "-c", _START]

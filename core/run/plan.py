@@ -29,7 +29,7 @@ from core.wire.catalog import (
     TORCHVISION_CLASSIFIERS,
     WEIGHTS_KEY,
 )
-from core.wire.engines import DEFAULT, ENGINES
+from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, missing_text_message, unsupported_reason
 from core.wire.limits import most_processes, too_many_processes
@@ -153,6 +153,9 @@ def contestant_plan(
         plan["streams"], plan["stream_type"] = spec.workload.streams, spec.workload.stream_type
     if spec.runtime != OWN:
         plan["runtime"] = spec.runtime
+    if can(spec.engine, "openvino"):
+        own = spec.openvino
+        plan["openvino"] = {"device": own.device, "properties": own.requested(), "reshape": own.reshape}
     return plan
 
 
@@ -239,10 +242,15 @@ def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
     """Return the workload at up to two other batch sizes: one sample and twice the batch.
 
     At the first run of a shape a session plans its memory, and a compiler compiles; these shapes show that
-    cost. Empty where the batch is fixed, or where inputs or `dims` determine it.
+    cost. Empty where the batch is fixed, or where inputs, `dims` or `reshape` determine it.
     """
     workload, dim = spec.workload, info["batch_dim"]
-    if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
+    if (
+        dim is None
+        or spec.openvino.reshape
+        or workload.feeds != "random"
+        or any(map(_has_rows, workload.feed_values.values()))
+    ):
         return []
     rows = {dim, *batch_addresses(info).values()}
     if rows & {*workload.dims, *spec.session.free_dimension_overrides}:

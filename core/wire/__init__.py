@@ -155,6 +155,14 @@ class TorchSource(TypedDict):
     outputs: list[str]  # names that the `.onnx` gives the outputs, in order
 
 
+class OpenVinoPlan(TypedDict):
+    """How the engine OpenVINO compiles a model."""
+
+    device: str  # for `compile_model`
+    properties: dict[str, Any]  # for `compile_model`, by OpenVINO's names; only those that are set
+    reshape: bool  # fix the shapes to those of the inputs before compiling
+
+
 class ContestantPlan(TypedDict):
     """One configuration of a comparison, in a contestant process of its own."""
 
@@ -169,6 +177,7 @@ class ContestantPlan(TypedDict):
     streams: NotRequired[int]  # callers at the same time; absent: one
     stream_type: NotRequired[StreamType]  # absent: threads
     runtime: NotRequired[str]  # that it runs in, with its hash, see `runtime`; absent: ORTune's own
+    openvino: NotRequired[OpenVinoPlan]  # of the engine OpenVINO
 
 
 class ProfilePlan(TypedDict):
@@ -242,7 +251,7 @@ class Layout(TypedDict):
 class ProvidersUsed(TypedDict):
     """How a built session differs from the request; a part of replies."""
 
-    requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
+    requested_providers: list[str]  # of another engine: its name, maybe with a device: ["OpenVINO AUTO"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
@@ -265,6 +274,7 @@ class LoadReply(ProvidersUsed):
     libraries: dict[str, str]
     layout: NotRequired[Layout]  # absent: not randomized
     stream_threads: NotRequired[list[int]]  # of each process: its intra-op threads; empty: no stream is one
+    precision: NotRequired[str]  # that the engine chose for some nodes, as in `output_check`; absent: none
 
 
 class WarmReply(TypedDict):
@@ -799,6 +809,30 @@ class Capabilities(SettingsReply):
     providers: list[ProviderFact]
 
 
+# --- environments: the job `install` ------------------------------------------------------------------------
+
+
+class InstallPlan(TypedDict):
+    """The job `install`: create a virtual environment with packages, or describe an existing one."""
+
+    folder: str  # of the new environment, which must not exist; empty: describe `python`
+    python: str  # interpreter of the existing environment, or the base of the new one; empty: this one
+    packages: list[str]  # requirements (PEP 508) and paths of wheels
+    lock: str  # text of a lock file, installed instead of `packages`; empty: none
+
+
+class InstallReply(TypedDict):
+    """Reply of `install`."""
+
+    installer: str  # name and version of the program; empty: nothing was installed
+    lock: str  # `name==version --hash=…` of everything that was installed
+    python: str  # path of the environment's interpreter
+    python_version: str
+    versions: dict[str, str]  # distribution -> version
+    size_bytes: int
+    notes: list[str]
+
+
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
 
 
@@ -968,6 +1002,7 @@ ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
 READ_PROFILE = Request("read_profile", ReadProfileReply)
+INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)

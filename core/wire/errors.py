@@ -128,6 +128,7 @@ EXTRAS = {
     **dict.fromkeys(("torch", "torchvision", "onnxscript"), "pytorch"),
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
     "mlperf_loadgen": "loadgen",
+    "openvino": "openvino",
 }
 
 

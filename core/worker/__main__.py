@@ -144,6 +144,12 @@ def _read_profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return read_profile(payload)
 
 
+def _install(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.make.installation import install
+
+    return install(payload, progress)
+
+
 def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.measure.peaks import peaks
 
@@ -201,6 +207,7 @@ JOBS: dict[str, Command] = {
     wire.SETTINGS: _settings,
     wire.CAPABILITIES: _capabilities,
     wire.READ_PROFILE: _read_profile,
+    wire.INSTALL: _install,
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
     wire.GRAPH: _graph,

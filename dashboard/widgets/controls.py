@@ -20,7 +20,7 @@ from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
-from dashboard import fields, format, messages, state
+from dashboard import fields, format, messages, runtimes, state
 from dashboard.widgets import choice, feeding, page_frame, provider_chain
 from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
@@ -36,8 +36,9 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
     ("Protocol", ":material/timer:", True),
 )
 _ALSO_IN = {"Model": "Graph"}  # a single setting needs no group of its own
+_RUNTIME = "runtime"  # drawn before the providers, which are those of its libraries
 _OWN_WIDGETS = (
-    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std"),
+    *(_RUNTIME, "providers", "dims", "feeds", "feed_values", "image_mean", "image_std"),
     *("protocol.effort", "budget_s", "margin"),
 )
 
@@ -110,7 +111,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
 def counts() -> dict[str, int]:
     """Return the number of changed settings per group, without groups that have none."""
     changed = set(changed_settings())
-    groups = ["Advanced" if one.advanced else _group_of(one) for one in SETTINGS if one.name in changed]
+    groups = [_box_of(one) for one in SETTINGS if one.name in changed]
     return {group: groups.count(group) for group in dict.fromkeys(groups)}
 
 
@@ -133,6 +134,13 @@ def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
         return state.current_spec(), None
     except TunerError as error:
         return None, error
+
+
+def _box_of(setting: TrialSetting) -> str:
+    """Return the name of the box on the page that has a setting."""
+    if setting.name == _RUNTIME:
+        return "Providers"
+    return "Advanced" if setting.advanced else _group_of(setting)
 
 
 def _group_of(setting: TrialSetting) -> str:
@@ -174,6 +182,7 @@ def _has_libraries(name: str) -> bool:
 
 def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
     if group == "Providers":
+        _runtime(effects)
         provider_chain.providers()
     if group == "Protocol":
         comparison.protocol(spec, effects)
@@ -184,6 +193,14 @@ def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dic
     if group == "Workload":
         feeding.dims(record)
         feeding.feeds(record, effects)
+
+
+def _runtime(effects: dict[str, str]) -> None:
+    """Draw the runtime, where there is another one than ORTune's own."""
+    if not runtimes.others() and not is_changed(fields.RUNTIME):
+        return
+    one(trial_setting(_RUNTIME), effects.get(_RUNTIME))
+    page_frame.link("machine", "Manage runtimes")
 
 
 def _warn_of_threads(spec: TrialSpec) -> None:

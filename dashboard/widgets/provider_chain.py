@@ -6,14 +6,16 @@ import streamlit as st
 
 from core import wire
 from core.spec.settings import PROVIDER_OPTIONS, ProviderOption, trial_setting
-from dashboard import fields, format, state
+from core.wire.errors import TunerError, WorkerError
+from core.wire.runtime import OWN
+from dashboard import fields, format, messages, runtimes, state
 from dashboard.widgets.setting import LINES, help_text, undo
 
 
 def providers() -> None:
     """Draw the ordered chain, which providers load here, and the options of the chosen ones."""
     key = fields.key("providers")
-    facts = {fact["name"]: fact for fact in state.environment()["providers"]}
+    facts = {fact["name"]: fact for fact in _facts()}
     chosen: list[str] = list(st.session_state.get(key) or [])
     options = [*facts, *(name for name in chosen if name not in facts)]
     with st.container(
@@ -36,6 +38,18 @@ def providers() -> None:
     _other_providers([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
     for name in chosen:
         _provider_options(name)
+
+
+def _facts() -> list[wire.ProviderFact]:
+    """Return the providers of the chosen runtime; none where it cannot be read, which is reported."""
+    try:
+        chosen = runtimes.pinned(st.session_state.get(fields.RUNTIME) or OWN)
+        return state.environment(chosen)["providers"]
+    except WorkerError as error:
+        messages.report(error)
+    except TunerError:  # no such runtime: reported with the settings
+        pass
+    return []
 
 
 def provider_remedies(place: str) -> None:

@@ -10,8 +10,9 @@ from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord
 from core.wire.access import available_libraries, expert_allowed
 from core.wire.engines import ENGINES
+from core.wire.runtime import OWN
 from core.wire.variables import ALLOW_EXPERT
-from dashboard import fields, format, state
+from dashboard import fields, format, runtimes, state
 from dashboard.widgets.slider import AUTO, number_slider
 
 
@@ -98,7 +99,7 @@ def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | N
         )
     elif setting.kind == "mapping":
         st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
-    elif setting.kind == "list" and setting.name in _NAMES:
+    elif setting.name in _NAMES:
         _NAMES[setting.name](label, key, text)
     else:
         st.text_input(label, key=key, help=text, persist_state="session", placeholder="none")
@@ -136,7 +137,25 @@ def _libraries(label: str, key: str, text: str) -> None:
     )
 
 
-_NAMES = {"disabled_optimizers": _optimizers, **dict.fromkeys(fields.LIBRARIES, _libraries)}
+def _runtime(label: str, key: str, text: str) -> None:
+    """Draw the choice of the runtime: those of this machine, and one of a loaded trial that it lacks."""
+    own = state.environment()["libraries"]
+    chosen = st.session_state[key]
+    st.selectbox(
+        label,
+        list(dict.fromkeys([OWN, *runtimes.others(), chosen])),
+        key=key,
+        help=text,
+        persist_state="session",
+        format_func=lambda one: runtimes.label(one, own),
+    )
+
+
+_NAMES = {
+    "disabled_optimizers": _optimizers,
+    "runtime": _runtime,
+    **dict.fromkeys(fields.LIBRARIES, _libraries),
+}
 
 
 def _engine(setting: TrialSetting, label: str, key: str, text: str, record: ModelRecord | None) -> None:

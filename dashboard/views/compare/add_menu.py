@@ -1,4 +1,4 @@
-"""Sources of configurations for the list: presets, history, YAML, variants, Tune, PyTorch."""
+"""Sources of configurations for the list: presets, history, YAML, variants, runtimes, Tune, PyTorch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord
 from core.wire.engines import ENGINES
 from core.wire.errors import TunerError
-from dashboard import configurations, format, messages, state
+from core.wire.runtime import OWN
+from dashboard import configurations, format, messages, runtimes, state
 from dashboard.folders import check_spec
 from dashboard.views.compare import entry_list
 from dashboard.widgets import yaml_source
 
 # session keys
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
-RELATIVES, OTHERS = "compare.variants", "compare.others"
+RELATIVES, OTHERS, RUNTIMES = "compare.variants", "compare.others", "compare.runtimes"
 
 OFFERED = 100  # earlier trials in the list
 
@@ -46,6 +47,11 @@ def draw(record: ModelRecord) -> None:
         if entry_list.different_models():
             with st.popover("Models", icon=":material/deployed_code:", help="Any model of the library."):
                 _other_models(record)
+        if runtimes.others():
+            with st.popover(
+                "Runtimes", icon=":material/layers:", help="The settings of Tune, once for each runtime."
+            ):
+                _runtimes(record)
         st.button(
             "Current settings",
             key="compare.add.current",
@@ -152,6 +158,29 @@ def _add_others(record: ModelRecord) -> None:
     except TunerError as error:
         messages.keep_error(error)
     st.session_state[OTHERS] = []
+
+
+def _runtimes(record: ModelRecord) -> None:
+    own = state.environment()["libraries"]
+    st.multiselect(
+        "Runtimes",
+        [OWN, *runtimes.others()],
+        key=RUNTIMES,
+        format_func=lambda one: runtimes.label(one, own),
+        placeholder="Choose runtimes",
+        help="Each runs the settings that Tune shows now, with the list's inputs.",
+    )
+    st.button(
+        "Add", key="compare.add.runtimes", icon=":material/add:", on_click=_add_runtimes, args=(record,)
+    )
+
+
+def _add_runtimes(record: ModelRecord) -> None:
+    try:
+        entry_list.add_in_runtimes(record, st.session_state.get(RUNTIMES) or [])
+    except TunerError as error:
+        messages.keep_error(error, entry_list.PLACE)
+    st.session_state[RUNTIMES] = []
 
 
 def _preset_buttons(record: ModelRecord) -> None:
