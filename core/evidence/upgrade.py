@@ -325,10 +325,8 @@ def _values(
 
 
 def _providers(known: wire.Capabilities) -> dict[str, str]:
-    return {
-        one["name"]: "loads" if one["loadable"] else f"does not load: {one['reason']}"
-        for one in known["providers"]
-    }
+    """Return whether each provider loads; the reason depends on the environment, not on the version."""
+    return {one["name"]: "loads" if one["loadable"] else "does not load" for one in known["providers"]}
 
 
 def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
