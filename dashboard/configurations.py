@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.show import setting_chips
-from core.spec import TrialSpec, ort_default, requested_value, session_from_dict, spec_from_dict
+from core.spec import TrialSpec, belongs, ort_default, requested_value, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
 from core.spec.settings import ENTRIES, SETTINGS, short
 from core.wire.engines import DEFAULT, ENGINES, can
@@ -72,7 +72,7 @@ def from_preset(name: str, base: TrialSpec) -> TrialSpec:
     data = base.to_dict()
     return spec_from_dict(
         {
-            **_without(data, "engine"),
+            **_without(data, "engine", "openvino"),
             "session": session.model_dump(mode="json", exclude_defaults=True),
             "workload": {**data.get("workload", {}), **workload},
         }
@@ -92,16 +92,17 @@ def preset_label(spec: TrialSpec) -> str:
 
 
 def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
-    """Return another engine on the workload of `base`, without the settings that only ONNX Runtime has.
+    """Return another engine on the workload of `base`, without settings that the engine cannot have.
 
     An engine for the program before its export runs in ORTune's own runtime, the only one with PyTorch.
     """
     data = base.to_dict()
+    ignored = [name for name in data.get("workload", {}) if not belongs(name, engine)]
     return spec_from_dict(
         {
-            **_without(data, "session", *(["runtime"] if ENGINES[engine].program else [])),
+            **_without(data, "session", "openvino", *(["runtime"] if ENGINES[engine].program else [])),
             "model": {**_without(data["model"], "precision", "keep_io_types")},
-            "workload": _without(data.get("workload", {}), "use_io_binding"),
+            "workload": _without(data.get("workload", {}), "use_io_binding", *ignored),
             "engine": engine,
         }
     )
@@ -251,7 +252,8 @@ def _label(spec: TrialSpec, other: TrialSpec, several_runtimes: bool) -> str:
     found = setting_chips.differences(spec.model_copy(update={"runtime": other.runtime}), other)
     workload = [one.chip for one in found if one.target in _WORKLOAD]
     if not can(spec.engine, "settings"):
-        parts = [ENGINES[spec.engine].label, *workload]
+        own = [one.chip for one in found if one.target == "openvino"]
+        parts = [ENGINES[spec.engine].label, *own, *workload]
     elif named := preset_label(spec):
         parts = [named, *(text for text in workload if not text.startswith(_IO_BINDING))]
     elif is_default(spec):

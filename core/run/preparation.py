@@ -15,6 +15,7 @@ from pathlib import Path
 from core import wire
 from core.evidence.comparison import Configuration
 from core.process import runtimes
+from core.process.engine_packages import check_installed
 from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
@@ -117,6 +118,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         SpecError: the hash does not match, a dimension or a batch does not exist, inputs are missing, or the
             engine or the runtime cannot run the model.
     """
+    check_installed(spec.engine, spec.runtime)
     resolved = inspect_model(spec, store, run)
     check_feeds_file(spec.workload)
     if resolved is None:

@@ -462,6 +462,7 @@ class Environment(TypedDict):
     ort_build: str
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that affect ORT
+    openvino_devices: NotRequired[dict[str, str]]  # device -> its full name; absent: not installed
 
 
 class ExportPlan(TypedDict):

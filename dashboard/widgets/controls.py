@@ -31,6 +31,7 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
     ("Workload", ":material/input:", True),
     ("Threads", ":material/lan:", True),
     ("Providers", ":material/memory:", True),
+    ("OpenVINO", ":material/developer_board:", True),
     ("Graph", ":material/account_tree:", True),
     ("Memory", ":material/database:", False),
     ("Protocol", ":material/timer:", True),
@@ -97,6 +98,8 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     if error is not None:
         messages.report(error)
     for group, icon, is_open in GROUPS:
+        if not _is_shown(group):
+            continue
         with st.expander(
             group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
         ) as box:
@@ -148,6 +151,8 @@ def _group_of(setting: TrialSetting) -> str:
 
 
 def _in_group(group: str, *, advanced: bool) -> list[TrialSetting]:
+    """Return the settings of a group that the chosen engine has, and changed ones, to reset them."""
+    engine = st.session_state[fields.key("engine")]
     return [
         k
         for k in SETTINGS
@@ -155,7 +160,18 @@ def _in_group(group: str, *, advanced: bool) -> list[TrialSetting]:
         and k.advanced is advanced
         and k.name not in _OWN_WIDGETS
         and (k.name not in fields.LIBRARIES or _has_libraries(k.name))
+        and (specs.belongs(k.name, engine) or is_changed(fields.key(k.name)))
     ]
+
+
+def _is_shown(group: str) -> bool:
+    """Whether a group has a setting for the chosen engine."""
+    own_widgets = {"Providers": "providers", "Workload": "batch_size", "Protocol": "runs"}
+    name = own_widgets.get(group)
+    engine = st.session_state[fields.key("engine")]
+    if name is not None and (specs.belongs(name, engine) or is_changed(fields.key(name))):
+        return True
+    return bool(_in_group(group, advanced=False))
 
 
 def operators() -> tuple[str, ...]:

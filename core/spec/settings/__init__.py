@@ -557,6 +557,30 @@ SETTINGS: tuple[TrialSetting, ...] = (
         advanced=True,
     ),
     TrialSetting(
+        name="engine",
+        label="Engine",
+        group="Model",
+        target="trial",
+        kind="choice",
+        default=engines.DEFAULT,
+        choices=tuple(engines.ENGINES),
+        help="What runs the model; the PyTorch engines need a model that ORTune converted. "
+        + "; ".join(f"{name}: {one.runs}" for name, one in engines.ENGINES.items())
+        + ".",
+        advanced=True,
+    ),
+    TrialSetting(
+        name="runtime",
+        label="Runtime",
+        group="Model",
+        target="trial",
+        kind="text",
+        default=OWN,
+        help="The Python environment whose ONNX Runtime runs the model: `own`, ORTune's, or one from "
+        "`ortune runtimes list`.",
+        advanced=True,
+    ),
+    TrialSetting(
         name="openvino.device",
         label="Device",
         group="OpenVINO",
@@ -685,30 +709,6 @@ SETTINGS: tuple[TrialSetting, ...] = (
         default={},
         help="Other properties for `compile_model`, one `NAME=VALUE` per line. Properties that ORTune does "
         "not know need `expert`.",
-        advanced=True,
-    ),
-    TrialSetting(
-        name="engine",
-        label="Engine",
-        group="Model",
-        target="trial",
-        kind="choice",
-        default=engines.DEFAULT,
-        choices=tuple(engines.ENGINES),
-        help="What runs the model; the PyTorch engines need a model that ORTune converted. "
-        + "; ".join(f"{name}: {one.runs}" for name, one in engines.ENGINES.items())
-        + ".",
-        advanced=True,
-    ),
-    TrialSetting(
-        name="runtime",
-        label="Runtime",
-        group="Model",
-        target="trial",
-        kind="text",
-        default=OWN,
-        help="The Python environment whose ONNX Runtime runs the model: `own`, ORTune's, or one from "
-        "`ortune runtimes list`.",
         advanced=True,
     ),
     TrialSetting(

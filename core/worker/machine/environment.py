@@ -19,6 +19,7 @@ from typing import Any
 from core import wire
 from core.wire import Progress, limits
 from core.wire.provenance import fingerprint
+from core.worker.machine import openvino_devices
 from core.worker.machine.provider_probe import probe
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt", "openvino")
@@ -57,6 +58,8 @@ def describe(progress: Progress) -> wire.Environment:
         "variables": variables(os.environ),
     }
     progress("providers", 1, 2)
+    if "openvino" in libraries:
+        machine["openvino_devices"] = openvino_devices.find()
     return {
         **machine,
         "fingerprint": fingerprint(machine),

@@ -15,12 +15,16 @@ from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
+try:
+    import onnxruntime as ort
+except ModuleNotFoundError:  # a runtime for another engine
+    ort = None
+
 from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
 from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout
 from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, Built, BuiltSession, build_session
-from core.worker.session import ort as ort
 from core.worker.session.feeds import Array, Feeds, make_feeds, sample_count
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.ort_errors import run_error

@@ -159,6 +159,15 @@ def _device_name(device: str) -> str:
     return f"OpenVINO {device}"
 
 
+def devices() -> dict[str, str]:
+    """Return the devices that are there, each with its full name."""
+    found = {}
+    for name in _CORE.available_devices:
+        with contextlib.suppress(RuntimeError):
+            found[str(name)] = str(_CORE.get_property(name, "FULL_DEVICE_NAME"))
+    return found
+
+
 def _check_devices(device: str) -> None:
     """Refuse a device that is not there; `AUTO` alone takes what there is."""
     virtual, colon, listed = device.partition(":")
@@ -363,8 +372,8 @@ def _described(feeds: Feeds) -> list[wire.TensorInfo]:
 
 def _input_name(port: Any, planned: Any) -> str:
     """Return the file's name of an input: a port has the names of every tensor that is the same."""
-    names = sorted(port.get_names())
-    return next((one for one in names if one in planned), names[0] if names else port.node.friendly_name)
+    names: list[str] = sorted(port.get_names()) or [port.node.friendly_name]
+    return next((one for one in names if one in planned), names[0])
 
 
 def _output_name(port: Any) -> str:

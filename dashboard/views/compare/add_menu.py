@@ -60,16 +60,17 @@ def draw(record: ModelRecord) -> None:
             args=(record,),
             help="The settings that Tune shows now.",
         )
-        if torch_source(record) is not None:
-            for engine in (name for name, one in ENGINES.items() if one.program):
-                st.button(
-                    ENGINES[engine].label,
-                    key=f"compare.add.{engine}",
-                    icon=":material/local_fire_department:",
-                    on_click=_add_engine,
-                    args=(record, engine),
-                    help="The PyTorch model that this file was exported from, with the same inputs.",
-                )
+        for engine in _engines(record):
+            st.button(
+                ENGINES[engine].label,
+                key=f"compare.add.{engine}",
+                icon=":material/local_fire_department:"
+                if ENGINES[engine].program
+                else ":material/developer_board:",
+                on_click=_add_engine,
+                args=(record, engine),
+                help=f"Runs {ENGINES[engine].runs}, with the same inputs.",
+            )
     st.toggle(
         "Different models",
         key=entry_list.DIFFERENT,
@@ -213,13 +214,24 @@ def _add_current(record: ModelRecord) -> None:
     _try_add(record, "settings of Tune", spec)
 
 
+def _engines(record: ModelRecord) -> list[str]:
+    """Return the other engines that can run the model here: its PyTorch program, or an installed package."""
+    libraries = state.environment()["libraries"]
+    has_program = torch_source(record) is not None
+    return [
+        name
+        for name, one in ENGINES.items()
+        if one.packages and (has_program if one.program else any(each in libraries for each in one.packages))
+    ]
+
+
 def _add_engine(record: ModelRecord, engine: str) -> None:
     try:
         spec = configurations.from_engine(engine, entry_list.base(record))
     except TunerError as error:
         messages.keep_error(error, entry_list.PLACE)
         return
-    _try_add(record, "the model before its export", spec)
+    _try_add(record, "the model before its export" if ENGINES[engine].program else "another engine", spec)
 
 
 def _history(record: ModelRecord) -> None:

@@ -44,13 +44,14 @@ def _place() -> Place:
     machine = state.environment()
     loadable = [one["name"] for one in machine["providers"] if one["loadable"]]
     chains = [(one, CPU) for one in loadable if one != CPU]
-    return Place(threads=machine["cpu"]["usable"], providers=((CPU,), *chains))
+    devices = tuple(machine.get("openvino_devices", ()))
+    return Place(threads=machine["cpu"]["usable"], providers=((CPU,), *chains), devices=devices)
 
 
 def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | None:
     """Draw the axes; report a value that cannot be measured and return None."""
     place = _place()
-    names = offered(record.info, place, named)
+    names = offered(record.info, place, named, base.engine)
     _presets(names, place)
     if st.session_state.get(AXIS) not in names:
         st.session_state[AXIS] = names[0]
