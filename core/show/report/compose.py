@@ -332,12 +332,25 @@ def _upgrade(about: AboutUpgrade, store: Store) -> dict[str, Any]:
         "color": upgrades.overall_color(about.rows),
         "support": [covered] if covered else [],
         "rejected": "",
-        "result": [_section("Result", sheet, without=[said])],
-        "method": [Section(title="Method", parts=[Line(_ROUNDS), Line(_UPGRADE)]), *_machine(trials)],
+        "result": [_section("Result", sheet, without=[said, covered])],
+        "method": [
+            Section(title="Method", parts=[Line(_ROUNDS), Line(_UPGRADE)]),
+            *_without_libraries(_machine(trials)),
+        ],
         "caveats": [*_notes(sheet, without=[said]), *_caveats(trials, None)],
         "files": _files([one for one in trials if one.id in labels], store, labels),
         "tool_version": _version(*(one.facts for one in trials)),
     }
+
+
+def _without_libraries(sections: Sequence[Section]) -> list[Section]:
+    """Return the facts of the machine without the libraries, which are those of one runtime only."""
+    return [
+        Section(
+            title=one.title, parts=[part for part in one.parts if getattr(part, "name", "") != "libraries"]
+        )
+        for one in sections
+    ]
 
 
 def _difference(about: AboutDifference, store: Store, price: Price | None) -> dict[str, Any]:
