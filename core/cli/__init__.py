@@ -131,6 +131,11 @@ COMMANDS = {
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
     ),
+    "runtimes": Command(
+        "runtimes",
+        "app",
+        "Add, list, check and remove runtimes: environments with another ONNX Runtime.",
+    ),
     "schema": Command(
         "schema",
         "schema",

@@ -42,10 +42,12 @@ from core.evidence.upgrade import Change, RuntimeSide
 from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.runtimes.checking import RuntimeCheck
 from core.run.sizes import Source
 from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
+from core.wire.runtime import RuntimeRecord
 
 JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 
@@ -688,6 +690,25 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class RuntimeAddedDocument(TypedDict):
+    """A runtime that was added."""
+
+    runtime: RuntimeRecord
+    existed: bool  # it was there before, with the same content
+
+
+class RuntimesDocument(TypedDict):
+    """The runtimes of this machine besides ORTune's own."""
+
+    runtimes: list[RuntimeRecord]
+
+
+class RuntimeRemovedDocument(TypedDict):
+    """A runtime that was removed."""
+
+    removed: str
+
+
 class FormatRecord(TypedDict):
     """An export format."""
 
@@ -877,6 +898,10 @@ DOCUMENTS: Mapping[str, Any] = {
     "searches show": SearchDocument,
     "searches export": StudyExportedDocument,
     "searches delete": StudyDeletedDocument,
+    "runtimes add": RuntimeAddedDocument,
+    "runtimes list": RuntimesDocument,
+    "runtimes check": RuntimeCheck,
+    "runtimes remove": RuntimeRemovedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
     "machine --peaks": PeaksDocument,

@@ -24,6 +24,7 @@ TASKS: Mapping[str, Sequence[str]] = {
     "Ship": ("export", "verify"),
     "Read": ("load_result", "history", "import_result", "plot"),
     "The machine": ("machine", "self_test", "peaks"),
+    "Runtimes": ("add_runtime", "runtimes", "check_runtime", "remove_runtime"),
 }
 _QUICK_START = """import ortune
 
