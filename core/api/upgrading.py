@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from core.wire.files import expand_home
 from core.wire.runtime import runtime
 
 MAX_MODELS = 500
+
+_ID = re.compile(r"[0-9a-f]{6,16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +251,15 @@ def stored_upgrade(session: Session, ref: str) -> UpgradeRecord:
     """Return a stored upgrade by its ID.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is none, or several begin with these characters.
     """
-    found = upgrades(session.store, ref.removeprefix(STUDY))
-    if len(found) != 1:
+    beginning = ref.removeprefix(STUDY).strip().lower()
+    found = upgrades(session.store, beginning) if _ID.fullmatch(beginning) else []
+    if len(found) > 1:
+        raise StoreError(
+            f"More than one upgrade begins with `{ref}`.", hint="Give more characters of the ID."
+        )
+    if not found:
         raise StoreError(f"There is no upgrade `{ref[:80]}`.", hint="Start it again.")
     return found[0]
 

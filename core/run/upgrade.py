@@ -52,7 +52,7 @@ from core.run.variants import precision_of_model
 from core.spec import TrialSpec
 from core.store import Store
 from core.store.library import resolve_model
-from core.wire.errors import HOME_HINT, Cancelled, StoreError, TunerError, record_from_error
+from core.wire.errors import HOME_HINT, Cancelled, SpecError, StoreError, TunerError, record_from_error
 from core.wire.files import written_whole
 from core.wire.output_check import Judged, check_outputs, random_operators
 from core.wire.runtime import OWN, runtime
@@ -184,9 +184,9 @@ def perform_upgrade(asked: AskedUpgrade, record: UpgradeRecord, service: Service
         Cancelled: finished models are kept, and the one that was being measured as far as it went.
         TunerError: a runtime cannot be described, or the record cannot be kept.
     """
-    record = _described(record, asked, service)
-    put(service.store, record)
     try:
+        record = _described(record, asked, service)
+        put(service.store, record)
         for number, one in enumerate(asked.models):
             service.on_live({"upgrade": {"model": one.label, "number": number + 1, "of": len(asked.models)}})
             record = record.with_item(_compared(one, asked, record, service))
@@ -345,6 +345,11 @@ def _how(spec: TrialSpec) -> dict[str, Any]:
 def _described(record: UpgradeRecord, asked: AskedUpgrade, service: Service) -> UpgradeRecord:
     """Add both runtimes, and what differs between their capabilities."""
     sides = [_side(text, service) for text in (asked.before, asked.after)]
+    if lacking := next((one.name for one in sides if not one.onnxruntime), ""):
+        raise SpecError(
+            f"The runtime `{lacking}` has no ONNX Runtime.",
+            hint="Name one whose packages include onnxruntime; `ortune runtimes list` shows them.",
+        )
     found: list[Change] = []
     reason = ""
     try:

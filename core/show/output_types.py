@@ -889,6 +889,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
+    "show UPGRADE": UpgradeDocument,
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,

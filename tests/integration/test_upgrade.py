@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -20,6 +21,7 @@ from core.store import STORE_NAME, Store
 from core.wire.errors import Cancelled
 from tests import other_runtimes, simulated_clock, tiny_models
 from tests.command_line import CommandLine, Done
+from tests.fresh_environment import fresh_environment
 from tests.other_runtimes import needs_older_onnxruntime
 from tests.simulated_clock import Model
 from tests.waiting import WAIT_S
@@ -98,9 +100,15 @@ def test_a_folder_of_models_in_two_runtimes(line: CommandLine, tmp_path: Path, m
     text = report.read_text()
     assert "mlp.onnx" in text
     assert "fails in both runtimes" in text
-    shown = line.run("report", done.document["upgrade"][:8], "--format", "md")
-    assert shown.code == 0
-    assert "3 models" in shown.out
+    ref = done.document["upgrade"][:8]
+    reported = line.run("report", ref, "--format", "md")
+    assert reported.code == 0
+    assert "3 models" in reported.out
+    shown = line.run("show", ref, "--json").document
+    assert shown["models"] == done.document["models"]
+    assert "3 models" in line.run("show", ref).out
+    unknown = line.run("show", "f" * 16)
+    assert unknown.code == EXIT_BAD_INPUT
 
 
 @needs_older_onnxruntime
@@ -169,6 +177,20 @@ def test_what_cannot_be_asked_is_refused(
     assert done.code == EXIT_BAD_INPUT
     assert told in done.err
     assert upgrades(Store(line.home / STORE_NAME), "") == []
+
+
+def test_a_runtime_without_onnxruntime_is_refused_and_the_upgrade_has_failed(
+    line: CommandLine, mlp: str
+) -> None:
+    python = fresh_environment(line.home / "runtimes" / "bare" / "environment", ["numpy"])
+    kept = line.home / "runtimes" / "same" / "runtime.json"
+    changed = {**json.loads(kept.read_text()), "name": "bare", "python": str(python)}
+    (line.home / "runtimes" / "bare" / "runtime.json").write_text(json.dumps(changed))
+    done = line.run("upgrade", mlp, "--from", "own", "--to", "bare")
+    assert done.code == EXIT_BAD_INPUT
+    assert "`bare`" in done.err
+    (found,) = upgrades(Store(line.home / STORE_NAME), "")
+    assert found.state == "FAIL"
 
 
 def test_models_that_do_not_exist_are_refused(line: CommandLine, tmp_path: Path) -> None:
