@@ -26,6 +26,8 @@ def document_name(args: Sequence[str], document: Any) -> str:
     if set(document) <= set(get_type_hints(FailureDocument)):
         return "failure"
     if name == "show":
+        if "upgrade" in document:
+            return "show UPGRADE"
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
     if name == "load" and "kind" not in document:
         return "load --streams" if "axes" in document else "load --engine mlperf-loadgen"

@@ -71,6 +71,11 @@ COMMANDS = {
         "Measure the latency of a configuration under traffic that does not wait for it.",
     ),
     "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
+    "upgrade": Command(
+        "upgrade",
+        "upgrade",
+        "Compare models in two versions of ONNX Runtime before changing from one to the other.",
+    ),
     "graph": Command(
         "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
     ),

@@ -27,6 +27,7 @@ from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import DifferenceRow, EndToEnd, Move
 from core.evidence.result_types import (
     ComparisonResult,
+    ContrastRecord,
     InputDescription,
     Provenance,
     SearchResult,
@@ -37,6 +38,8 @@ from core.evidence.result_types import (
 )
 from core.evidence.roofline import Peak
 from core.evidence.targets import State, TargetResult
+from core.evidence.upgrade import Change, RuntimeSide
+from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
 from core.run.runtimes.checking import RuntimeCheck
@@ -233,6 +236,71 @@ class PruneDocument(TypedDict):
     """The pruned raw measurements; with `--dry-run`, those that would be pruned."""
 
     dry_run: bool
+
+
+# --- upgrade --------------------------------------------------------------------------------------------
+
+
+class UpgradedSide(TypedDict):
+    """One model in one runtime."""
+
+    trial: str  # ID
+    state: TrialState
+    error: ErrorRecord | None
+    p50_s: float | None
+    peak_rss_bytes: int | None
+    session_creation_s: float | None
+    first_run_s: float | None
+
+
+class UpgradedModel(TypedDict):
+    """One model of an upgrade."""
+
+    model: str
+    state: UpgradeState
+    comparison: str | None  # ID; null: it was not compared
+    reused: bool  # the comparison is of an earlier upgrade
+    verdict: Verdict | None  # on the new runtime; null: there is no ratio
+    contrast: ContrastRecord | None  # the new runtime against the old one
+    simultaneous: int  # intervals that hold together with this one
+    outputs_differ: bool | None  # beyond the tolerance; null: not compared, or cannot be judged
+    outputs_reason: str | None
+    between: Judged | None  # outputs of the new runtime against the old one's, on the same inputs
+    old: UpgradedSide | None
+    new: UpgradedSide | None
+    error: ErrorRecord | None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeLimit:
+    """The result of `--fail-if-slower` for an upgrade."""
+
+    limit: float  # slower than in the old runtime by more than this share fails
+    passed: bool
+    broken: list[str]  # models that are significantly too slow
+    open: list[str]  # models for which that is undecided
+
+
+class UpgradeDocument(TypedDict):
+    """An upgrade of ONNX Runtime: models in two runtimes."""
+
+    upgrade: str  # ID
+    state: str  # of its job
+    error: ErrorRecord | None
+    study: str  # of its comparisons
+    created_at: float  # seconds since the epoch
+    config: str | None  # of every model; null: ONNX Runtime's defaults
+    old: RuntimeSide | None
+    new: RuntimeSide | None
+    family: int  # intervals that hold together with 95 %
+    headline: str
+    intervals: str  # what the intervals cover together, in words
+    models: list[UpgradedModel]
+    changes: list[Change]  # what one version has and the other has not
+    changes_reason: str | None  # why they are not known
+    fingerprint: str  # of the machine
+    fail_if_slower: NotRequired[UpgradeLimit | None]  # null: no limit was given
 
 
 # --- explanation ----------------------------------------------------------------------------------------
@@ -804,6 +872,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "load --streams": SweepDocument,
     "load --engine mlperf-loadgen": LoadGenDocument,
     "explain": ExplainDocument,
+    "upgrade": UpgradeDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,
     "scorecard": CheckDocument,
@@ -821,6 +890,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
+    "show UPGRADE": UpgradeDocument,
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,
