@@ -63,7 +63,9 @@ def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
     first, model = files.first(command, asked.model)
     arguments = files.arguments(list(asked.arguments))
     for name, spec in asked.candidates.items():
-        arguments += ["--candidate", files.text(f"{name}.yaml", spec)]
+        named = {**spec, "model": {**spec.get("model", {}), "path": asked.model}}
+        text = yaml_from_spec(spec_from_dict(named))
+        arguments += ["--candidate", files.text(f"{name}.yaml", load_strict(text))]
     question = Question(
         number=number,
         command=command,

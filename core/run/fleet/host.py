@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,8 +20,10 @@ from core.process.machine_queue import MachineQueue
 from core.run.fleet import on_host
 from core.run.fleet.addresses import HTTP, Address, dask, security
 from core.store import Store
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, error_from_record
 
+CONNECT_S = 10.0
+START_S = 30.0
 RETRY_S = 2.0  # between two attempts to reach the scheduler
 END_S = 30.0  # for the questions of a stopped host
 Say = Callable[[str], None]
@@ -64,15 +67,16 @@ async def serve_host(
     """Run this machine as a host of a fleet until `stop` is set.
 
     Raises:
-        SpecError: the certificate is invalid, or another host has this name.
+        SpecError: the certificate is invalid.
         StoreError: the store or the machine's queue cannot be used.
         WorkerError: no worker can be started here.
     """
     package, secured = dask(), security(certs)
     _check_here()
     on_host.DESCRIPTION.update(about)
-    found = (await on_host.facts())["value"]
-    del found
+    found = await on_host.facts()
+    if "error" in found:
+        raise error_from_record(found["error"])
     on_host.running()  # ends what a killed process left
     reached = True
     while not stop.is_set():
@@ -82,12 +86,8 @@ async def serve_host(
                 reached = True
                 await _first(stop.wait(), worker.finished())
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
-            if "name" in str(error) and "taken" in str(error):
-                raise SpecError(
-                    f"The fleet has another host `{name}`.", hint="Give this one another `--name`."
-                ) from error
             if reached:
-                say(f"Host {name}: no connection to {where}: {_words(error)}. Trying again.")
+                say(f"Host {name}: {_why(error, name, where)}. Trying again.")
             reached = False
         if not stop.is_set():
             await _first(stop.wait(), asyncio.sleep(RETRY_S))
@@ -102,14 +102,31 @@ def _check_here() -> None:
 
 @asynccontextmanager
 async def _worker(package: Any, name: str, where: Address, secured: Any) -> AsyncIterator[Any]:
-    worker = await asyncio.wait_for(
-        package.Worker(str(where), name=name, security=secured, **_WORKER), timeout=30.0
-    )
+    # an attempt of the worker itself would hide why it fails, for example an unknown certificate
+    arguments = {} if secured is None else secured.get_connection_args("worker")
+    comm = await package.comm.connect(str(where), timeout=CONNECT_S, **arguments)
+    await comm.close()
+    listen = f"{'tls' if where.encrypted else 'tcp'}://{_own_address(where)}"
+    worker = package.Worker(str(where), name=name, security=secured, host=listen, **_WORKER)
+    await asyncio.wait_for(worker, timeout=START_S)
     try:
         yield worker
     finally:
         with contextlib.suppress(Exception):  # the scheduler may be gone
             await asyncio.wait_for(worker.close(), timeout=5.0)
+
+
+def _own_address(where: Address) -> str:
+    """The address of this machine on the way to the scheduler: the host listens on no other one.
+
+    Raises:
+        OSError: there is no such way.
+    """
+    family, kind, _, _, at = socket.getaddrinfo(where.host.strip("[]"), where.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(at)  # sends nothing
+        found = str(probe.getsockname()[0])
+    return f"[{found}]" if ":" in found else found
 
 
 async def _first(*waits: Any) -> None:
@@ -123,7 +140,17 @@ async def _first(*waits: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _why(error: BaseException, name: str, where: Address) -> str:
+    text = _words(error)
+    if "name taken" in text:
+        return f"the fleet has another host `{name}`, or has not noticed yet that it ended"
+    return f"no connection to {where}: {text}"
+
+
 def _words(error: BaseException) -> str:
+    """The text of an error, or of the first error that led to it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 

@@ -49,6 +49,7 @@ class Description(TypedDict):
     price_per_hour: float | None
 
 
+PROGRAM = (sys.executable, "-P", "-m", "core")  # that answers questions
 DESCRIPTION: Description = {"labels": {}, "price_per_hour": None}  # of this process, set by `host`
 _FACTS = threading.Lock()
 _variables_restored = threading.Event()
@@ -168,7 +169,7 @@ def _start(request: Request) -> dict[str, Any]:
         places = {sha256: _place(request, sha256) for sha256 in request["parcels"]}
         for name, text in request["texts"].items():
             _write_text(folder / TEXTS / name, _with_paths(text, places, folder))
-        command = [_with_paths(one, places, folder) for one in request["arguments"]]
+        command = [*PROGRAM, *(_with_paths(one, places, folder) for one in request["arguments"])]
         paths = {sha256: places[sha256] for sha256 in places}
         whole = {"key": request["key"], "command": command, "paths": paths, "asked_at": time.time()}
         folders.write_json(folder / REQUEST, whole)

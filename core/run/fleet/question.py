@@ -38,13 +38,13 @@ _RETRY_S, _RETRIES = 5.0, 120  # of writing the end of an answer, on a full disk
 class _Command:
     """The command of a question, and the signal that ends it."""
 
-    def __init__(self, folder: Path, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, command: list[str]) -> None:
         self.cancelled = False
         environment = {**os.environ, variables.PROGRESS: "json"}
         environment["PYTHONPATH"] = worker_environment().get("PYTHONPATH", str(ROOT))
         with (folder / DOCUMENT).open("wb") as document, (folder / LOG).open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "core", *arguments],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=document,
                 stderr=log,
