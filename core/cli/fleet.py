@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from core.cli.fleet_progress import FleetProgress
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import EXIT_CANCELLED, EXIT_FAILED, Json, Quiet, Wide, note, print_json, print_lines
 from core.cli.sheets import print_parts, print_sheet
+from core.cli.signals import Interrupted
 from core.evidence.fleet.fleet_types import FleetRun
 from core.show import documents
 from core.show.sheets.fleet import hosts_table, run_sheet, runs_table
@@ -26,7 +27,6 @@ from core.spec.text_values import seconds
 from core.store import Store
 from core.wire import variables
 from core.wire.errors import SpecError
-from core.wire.plain_data import plain
 
 FLEET = "Fleet"
 
@@ -204,16 +204,11 @@ def hosts(
     """
     found = fleet.hosts(scheduler, certs)
     if json_:
-        print_json({"hosts": [{**_plain(one), "kind": one.kind} for one in found]})
+        print_json(documents.fleet_hosts(found))
     elif found:
         print_parts([hosts_table(found)])
     else:
         print_lines(["The fleet has no host yet. Start one: `ortune fleet host --name NAME`."])
-
-
-def _plain(one: Any) -> dict[str, Any]:
-    found: dict[str, Any] = plain(one)
-    return found
 
 
 # --- asking -------------------------------------------------------------------------------------------------
@@ -365,6 +360,14 @@ def _follow(work: Callable[[Session, FleetProgress], FleetRun], *, json_: bool, 
     with Session(owner=f"fleet client {user_on_host()}") as session:
         try:
             found = work(session, progress)
+        except Interrupted as interrupted:
+            interrupted.hint = (
+                f"The answers so far are kept: `ortune fleet show {progress.run}`. "
+                f"Ask again with `ortune fleet resume {progress.run} --again`."
+                if progress.run
+                else "Start it again."
+            )
+            raise
         finally:
             progress.clear()
         _report(session.store, found, json_=json_)
@@ -400,7 +403,7 @@ def runs(*, wide: Wide = False, json_: Json = False) -> None:
     """List the fleet runs of this client, newest first."""
     found = fleet.runs()
     if json_:
-        print_json({"runs": [one.to_dict() for one in found]})
+        print_json(documents.fleet_runs(found))
     elif found:
         print_parts([runs_table(found)])
     else:
@@ -429,7 +432,7 @@ def cancel(
     """
     found = fleet.cancel(run, host)
     if json_:
-        print_json(found.to_dict())
+        print_json(documents.fleet(summary_of(found, Store())))
     else:
         print_lines([f"Fleet run {found.id} is cancelled{f' on {host}' if host else ''}."])
 

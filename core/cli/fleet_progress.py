@@ -22,6 +22,7 @@ class FleetProgress:
     def __init__(self, stream: TextIO, *, quiet: bool) -> None:
         self._stream = stream
         self._quiet = quiet
+        self.run = ""  # ID of the run, once it has begun
         self._live = not quiet and stream.isatty()
         self._lines = 0  # that are drawn now
         self._drawn_at = 0.0
@@ -30,6 +31,7 @@ class FleetProgress:
 
     def show(self, run: FleetRun) -> None:
         """Write what has changed."""
+        self.run = run.id
         if self._quiet:
             return
         with self._lock:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.comparison import Comparison
-from core.evidence.fleet.fleet_types import FleetRun
+from core.evidence.fleet.fleet_types import FleetRun, HostRecord
 from core.evidence.fleet.summary import Section, Summary
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import GraphRow, ProfileMatch
@@ -399,6 +399,30 @@ def fleet(found: Summary) -> dict[str, Any]:
         "finished_at": run.finished_at,
         "hosts": [{"record": one, "kind": one.kind} for one in run.hosts],
         "questions": [_fleet_answers(one, run) for one in found.sections],
+    }
+
+
+def fleet_hosts(hosts: Sequence[HostRecord]) -> dict[str, Any]:
+    """Return the hosts of a fleet."""
+    return {"hosts": [{"record": one, "kind": one.kind} for one in hosts]}
+
+
+def fleet_runs(runs: Sequence[FleetRun]) -> dict[str, Any]:
+    """Return a list of fleet runs."""
+    return {
+        "runs": [
+            {
+                "run": one.id,
+                "name": one.name,
+                "state": one.state,
+                "created_at": one.created_at,
+                "finished_at": one.finished_at,
+                "owner": one.owner,
+                "hosts": [host.name for host in one.hosts],
+                "questions": len(one.questions),
+            }
+            for one in runs
+        ]
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_type_hints
+from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_args, get_type_hints
 
 from core import wire
 from core.evidence.comparison import Contestant
@@ -845,6 +845,38 @@ class FleetDocument(TypedDict):
     questions: list[FleetAnswersDocument]
 
 
+class FleetHostsDocument(TypedDict):
+    """The hosts of a fleet now."""
+
+    hosts: list[FleetHostDocument]
+
+
+class FleetRunEntry(TypedDict):
+    """A fleet run in a list."""
+
+    run: str  # ID
+    name: str
+    state: RunState
+    created_at: float  # seconds since the epoch
+    finished_at: float | None
+    owner: str
+    hosts: list[str]  # names
+    questions: int
+
+
+class FleetRunsDocument(TypedDict):
+    """All fleet runs of a client, newest first."""
+
+    runs: list[FleetRunEntry]
+
+
+class FleetCertificatesDocument(TypedDict):
+    """The certificates that `fleet init` created."""
+
+    folder: str
+    created: list[str]  # folders, one for each machine; empty: all had a certificate
+
+
 class FleetFileDocument(TypedDict):
     """A written configuration, or why there is none."""
 
@@ -974,7 +1006,10 @@ DOCUMENTS: Mapping[str, Any] = {
     "machine --peaks": PeaksDocument,
     "profile --import": ImportDocument,
     "compare --import": ImportDocument,
-    "fleet show": FleetDocument,
+    "fleet init": FleetCertificatesDocument,
+    "fleet hosts": FleetHostsDocument,
+    **{f"fleet {name}": FleetDocument for name in (*get_args(Command), "run", "resume", "cancel", "show")},
+    "fleet runs": FleetRunsDocument,
     "fleet export": FleetExportDocument,
     "fleet report": ReportDocument,
     "backup": BackupDocument,

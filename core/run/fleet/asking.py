@@ -204,7 +204,8 @@ class _Exchange:
             path = self.prepared.paths[sha256]
             if self._is_cancelled():
                 break
-            await send(self.fleet, self.answer.host, parcel, path, self._show_bytes)
+            near = request["near"].get(sha256, "")
+            await send(self.fleet, self.answer.host, parcel, path, self._show_bytes, near=near)
         if self._is_cancelled():
             stopped = Cancelled("The question was cancelled before it started.", hint="Ask it again.")
             self._set(state="CANCELLED", error=record_from_error(stopped), progress=None)

@@ -19,7 +19,9 @@ _ATTEMPTS = 3
 OnBytes = Callable[[int, int], None]  # bytes that have arrived, of all
 
 
-async def send(fleet: Fleet, host: str, parcel: Parcel, path: str, on_bytes: OnBytes) -> str:
+async def send(
+    fleet: Fleet, host: str, parcel: Parcel, path: str, on_bytes: OnBytes, *, near: str = ""
+) -> str:
     """Send the files of a parcel that a host does not have, and return the path of the first one there.
 
     Args:
@@ -28,6 +30,7 @@ async def send(fleet: Fleet, host: str, parcel: Parcel, path: str, on_bytes: OnB
         parcel: the files.
         path: of the first file on this machine.
         on_bytes: called after every piece.
+        near: path where the host looks for the same content first.
 
     Raises:
         HostGone: the host does not reply.
@@ -35,7 +38,7 @@ async def send(fleet: Fleet, host: str, parcel: Parcel, path: str, on_bytes: OnB
         TunerError: the error that the host reported, such as a full disk.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        found: Arrived = await fleet.request(host, on_host.parcel_state, parcel, path, timeout_s=_HASH_S)
+        found: Arrived = await fleet.request(host, on_host.parcel_state, parcel, near, timeout_s=_HASH_S)
         if found["path"]:
             return found["path"]
         progress = _Sent(parcel, found, on_bytes)
