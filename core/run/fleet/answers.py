@@ -15,7 +15,7 @@ from core.run.fleet import runs as kept
 from core.store import Store
 from core.wire.errors import StoreError
 
-MOST_KEPT = 1024  # documents in memory; without raw measurements about 50 kB each
+MOST_KEPT = 1024  # documents and runs in memory; without raw measurements about 50 kB each
 # raw parts of documents, which the store holds; `generations` is a list of launches or a number
 _RAW = frozenset(
     {"latencies_s", "warmup_latencies_s", "blocks", "orders", "requests", "log_ratios", "discarded", "course"}
@@ -54,15 +54,40 @@ def summary_of(run: FleetRun, store: Store) -> Summary:
 # --- reading many runs quickly ------------------------------------------------------------------------------
 
 
+def listed() -> list[FleetRun]:
+    """Return all runs without documents, newest first; a run that has ended is read once."""
+    try:
+        names = [one.name for one in folders.runs().iterdir()]
+    except OSError:
+        return []
+    found = [one for name in names if (one := _listed(name)) is not None]
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def _listed(run_id: str) -> FleetRun | None:
+    try:
+        found = (folders.runs() / run_id / "run.json").stat()
+    except OSError:
+        return None
+    known = _ended_run(run_id, found.st_mtime_ns, found.st_size)
+    return known if known is None or known.state == "COMPLETE" else kept.light(run_id)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _ended_run(run_id: str, changed_ns: int, size_bytes: int) -> FleetRun | None:
+    """Return a run as its file had it; the time and the size are part of the key of the cache."""
+    return kept.light(run_id)
+
+
 def latest(ref: str) -> FleetRun | None:
-    """Return a run with documents that have no raw measurements; None: there is none of this ID.
+    """Return a run with documents that have no raw measurements; None: it cannot be read.
 
     Documents do not change, so each is read once; a page may ask every second.
 
     Args:
         ref: whole ID of the run.
     """
-    run = next((one for one in kept.runs() if one.id == ref), None)
+    run = kept.light(ref)
     if run is None:
         return None
     folder = folders.runs() / run.id / "documents"
@@ -86,15 +111,15 @@ def _light_document(path: Path, changed_ns: int, size_bytes: int) -> dict[str, A
         return None
     if all(name in data for name in _WITHOUT_TRIALS):
         data.pop("trials", None)
-    light: dict[str, Any] = _light(data)
-    return light
+    without_raw: dict[str, Any] = _without_raw(data)
+    return without_raw
 
 
-def _light(data: Any) -> Any:
+def _without_raw(data: Any) -> Any:
     if isinstance(data, dict):
         return {
-            name: _light(part)
+            name: _without_raw(part)
             for name, part in data.items()
             if name not in _RAW and not (name == "generations" and isinstance(part, list))
         }
-    return [_light(one) for one in data] if isinstance(data, list) else data
+    return [_without_raw(one) for one in data] if isinstance(data, list) else data

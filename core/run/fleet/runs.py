@@ -75,6 +75,11 @@ def load(ref: str) -> FleetRun:
     return replace(found, answers=answers)
 
 
+def light(run_id: str) -> FleetRun | None:
+    """Return a run without documents by its whole ID; None: it cannot be read."""
+    return _read(folders.runs() / run_id)
+
+
 def _document(folder: Path, answer: Answer) -> dict[str, Any] | None:
     return folders.read_json(folder / _DOCUMENTS / f"{answer.key}.json")
 
