@@ -87,7 +87,8 @@ async def serve_host(
                 say(f"Host {name}: connected to {where}")
                 reached = True
                 await _first(stop.wait(), worker.finished())
-                if stop.is_set() and await asyncio.to_thread(on_host.end_all, END_S):
+                ended = await asyncio.to_thread(on_host.end_all, END_S) if stop.is_set() else []
+                if ended:
                     await asyncio.sleep(LINGER_S)
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             if reached:
