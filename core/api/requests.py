@@ -34,6 +34,8 @@ from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
 from core.run.preparation import Resolved as Resolved
 from core.run.preparation import check_before, check_comparison, resolve_trial
+from core.run.runtime_check import capabilities as capabilities
+from core.run.runtime_check import check_runtime as check_runtime
 from core.run.sizes import Size as Size
 from core.run.sizes import Source as Source
 from core.run.sizes import default_sizes as default_sizes

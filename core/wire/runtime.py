@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, TypedDict
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
 
-from core.wire.errors import SpecError
+from core.wire.errors import ModelError, SpecError
 
 OWN = "own"
+OWN_VERSION = "1.31"  # of ORTune's own ONNX Runtime; tests compare these limits with the installed one
+OWN_IR_VERSION = 13  # newest that it reads
+OWN_OPSET = 26  # newest of ai.onnx that it reads
 _NAME = r"[a-z0-9][a-z0-9._-]{0,39}"
 _NAMED = re.compile(rf"(?P<name>{_NAME})(@sha256:(?P<sha256>[0-9a-f]{{64}}))?")
 
@@ -32,6 +35,34 @@ class Runtime:
     def __str__(self) -> str:
         """Its text in a configuration."""
         return f"{self.name}@sha256:{self.sha256}" if self.sha256 else self.name
+
+
+def check_versions(ir_version: int, opset: int) -> None:
+    """Refuse a model that is too new for ORTune's own ONNX Runtime.
+
+    Args:
+        ir_version: of the model.
+        opset: of ai.onnx; 0: it uses none.
+
+    Raises:
+        ModelError: one of them is too new.
+    """
+    if ir_version > OWN_IR_VERSION:
+        raise ModelError(
+            f"The model has IR version {ir_version}, ONNX Runtime {OWN_VERSION} loads {OWN_IR_VERSION} at "
+            "most.",
+            hint=f"Choose a newer `runtime`, or save the model with `ir_version` {OWN_IR_VERSION}.",
+        )
+    if opset > OWN_OPSET:
+        raise ModelError(
+            f"The model uses ai.onnx opset {opset}, ONNX Runtime {OWN_VERSION} loads {OWN_OPSET} at most.",
+            hint=f"Choose a newer `runtime`, or export the model with opset {OWN_OPSET} or older.",
+        )
+
+
+def is_too_new(ir_version: int, opset: int) -> bool:
+    """Whether `check_versions` refuses a model."""
+    return ir_version > OWN_IR_VERSION or opset > OWN_OPSET
 
 
 class RuntimeRecord(TypedDict):

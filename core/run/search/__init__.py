@@ -320,10 +320,11 @@ def _with_pinned_runtimes(question: Question) -> Question:
     Raises:
         SpecError: there is no such runtime, or its content has another hash.
     """
-    if (varied := question.vary.get(RUNTIME)) is None:
-        return question
-    found = [None if one is None else runtimes.pinned(str(one)) for one in varied]
-    return question.model_copy(update={"vary": {**question.vary, RUNTIME: found}})
+    found: dict[str, Any] = {"runtimes": tuple(runtimes.pinned(one) for one in question.runtimes)}
+    if (varied := question.vary.get(RUNTIME)) is not None:
+        values = [None if one is None else runtimes.pinned(str(one)) for one in varied]
+        found["vary"] = {**question.vary, RUNTIME: values}
+    return question.model_copy(update=found)
 
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:

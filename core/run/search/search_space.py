@@ -153,6 +153,7 @@ def place_of(machine: wire.Environment | None, resolved: Resolved, question: Que
         streams=question.streams,
         any_batch=question.per_row and batch and resolved.spec.workload.feeds == "random",
         memory="peak_rss" in question.metrics,
+        runtimes=question.runtimes,
         devices=tuple(machine.get("openvino_devices", ())) if machine is not None else (),
     )
 
