@@ -216,6 +216,17 @@ def test_a_load_test_serves_from_each_runtime(line: CommandLine, square: Path) -
     assert [one["label"] for one in served] == ["ORT default (own)", "ORT default (same)"]
     assert [one["spec"].get("runtime", "own") for one in served] == ["own", pinned(line, "same")]
     assert not any(one["error"] for one in served)
+    assert ["libraries" in one for one in served] == [False, True]
+
+
+@simulated
+def test_a_search_in_a_changed_runtime_is_not_continued(changeable: CommandLine, square: Path) -> None:
+    asked = ("--vary", "runtime=same", "--budget", "6", "--quiet", "--json")
+    study = changeable.run("search", str(square), *asked).document["study"]
+    assert changeable.run("search", "--resume", study, "--dry-run").code == 0
+    other_runtimes.change(changeable.home, "same")
+    again = changeable.run("search", "--resume", study, "--dry-run")
+    assert (again.code, "The runtime `same` is another one" in again.err) == (2, True)
 
 
 # --- files --------------------------------------------------------------------------------------------------
