@@ -1,7 +1,7 @@
 """The runtime in which a recorded configuration is verified: that of its name here, or another on request.
 
-The same packages have another content hash on another machine, because scripts name the path of their
-interpreter. So a different hash is noted, and the versions of the libraries are compared instead.
+A runtime of that name with another content is noted, and the versions of its libraries are compared: another
+Python or another system has other files.
 """
 
 from __future__ import annotations
