@@ -39,14 +39,13 @@ def with_runtime_here(
     recorded = runtime(held.spec.runtime)
     if wanted is not None:
         here = runtime(runtimes.pinned(wanted))
-        held = _in(held, here)
         if recorded.name == here.name == OWN:
-            return held, None
+            return _in(held, here), None
         same = recorded == here
         why = "" if same else f"Measured in `{recorded.name}`; verified in `{here.name}`, as requested."
-        return held, _check(recorded, here, why)
+        return _in(held, here), _check(recorded, here, why)
     if recorded.name == OWN:
-        return held, None
+        return _in(held, recorded), None
     try:
         here = runtime(runtimes.pinned(recorded.name, recorded_libraries(held.environment)))
     except (SpecError, StoreError) as error:
