@@ -50,7 +50,7 @@ def with_runtime_here(
     try:
         here = runtime(runtimes.pinned(recorded.name, recorded_libraries(held.environment)))
     except (SpecError, StoreError) as error:
-        hint = f"{error.hint} Or verify in ORTune's own environment with `--runtime {OWN}`."
+        hint = f"{error.hint} Or verify with the runtime `{OWN}`, the environment of ORTune itself."
         why = f"{error.message} {hint}"
         missing = FactCheck(name=RUNTIME, state="NO", recorded=_short(recorded), here="missing", why=why)
         return _in(held, Runtime(OWN)), missing

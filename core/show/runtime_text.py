@@ -48,7 +48,8 @@ def name_and_versions(trial: Trial | None) -> str:
     """Return the runtime of a trial for a row of a table: `ort130 (onnxruntime 1.30.0)`, `own`."""
     if trial is None:
         return ""
-    found = versions_text({"libraries": (trial.facts.get("environment") or {}).get("libraries")})
+    environment = trial.facts.get("environment")
+    found = versions_text({"libraries": environment["libraries"]} if environment else None)
     return f"{runtime_name(trial.spec)}{f' ({found})' if found else ''}"
 
 
