@@ -19,7 +19,7 @@ import msgspec
 
 from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.files import ROOT, home
-from core.wire.runtime import OWN, Runtime, RuntimeRecord, runtime
+from core.wire.runtime import OWN, Runtime, RuntimeRecord, python_of, runtime
 
 RECORD_NAME = "runtime.json"
 ENVIRONMENT_NAME = "environment"
@@ -62,6 +62,8 @@ def record(name: str, libraries: Mapping[str, str] = MappingProxyType({})) -> Ru
     try:
         data = json.loads(path.read_text())
         msgspec.convert(data, RuntimeRecord)
+        if data["name"] != path.parent.name:
+            raise ValueError(f"it is that of `{data['name']}`")
     except FileNotFoundError:
         known = [one["name"] for one in records()]
         raise SpecError(
@@ -73,6 +75,8 @@ def record(name: str, libraries: Mapping[str, str] = MappingProxyType({})) -> Ru
             f"The record of the runtime `{name}` cannot be read: {error}.",
             hint=f"Remove it with `ortune runtimes remove {name}`, and add it again.",
         ) from error
+    if data["managed"]:  # the folder of all runtimes may have moved
+        data["python"] = str(python_of(path.with_name(ENVIRONMENT_NAME)))
     return cast(RuntimeRecord, data)
 
 
@@ -126,7 +130,9 @@ def pinned_if_known(text: str) -> str:
 def content_hash(python: Path) -> str:
     """Return a hash over the version of an environment's Python and the file lists of all its packages.
 
-    A file list (`RECORD`, PEP 376) has the hash of every installed file, so it changes with any of them.
+    A file list (`RECORD`, PEP 376) has the hash of every installed file, so it changes with any of them. Left
+    out are start scripts, which hold the path of the environment, compiled files, and what the installer
+    notes about itself: the same packages have the same hash on every machine.
 
     Args:
         python: path of the interpreter in the environment.
@@ -137,21 +143,38 @@ def content_hash(python: Path) -> str:
     digest = hashlib.sha256(_version_line(python))
     for one in _distributions(python):
         digest.update(f"{one.parent.parent.name} {one.name}\0".encode())
-        for name in ("RECORD", "METADATA"):
+        for name, content in (("RECORD", _file_list), ("METADATA", Path.read_bytes)):
             try:
-                digest.update(hashlib.sha256((one / name).read_bytes()).digest())
+                digest.update(hashlib.sha256(content(one / name)).digest())
             except OSError:  # installed by another tool
                 digest.update(b"absent")
     return digest.hexdigest()
 
 
+def file_lists(python: Path) -> list[Path]:
+    """Return the file lists of all packages of an environment; raises like `content_hash`."""
+    return [path for one in _distributions(python) if (path := one / "RECORD").is_file()]
+
+
+_NOT_CONTENT = re.compile(
+    rb"\.\./|.*\.pyc,|[^,]*\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_\w+\.json),"
+)
+
+
+def _file_list(path: Path) -> bytes:
+    """The lines of a file list that are the package's content, in one order."""
+    lines = (one.rstrip() for one in path.read_bytes().splitlines())
+    return b"\n".join(sorted(one for one in lines if not _NOT_CONTENT.match(one)))
+
+
 def _version_line(python: Path) -> bytes:
-    """The line with the exact version of Python in a virtual environment; empty elsewhere."""
+    """The exact version of Python in a virtual environment; empty elsewhere."""
     try:
         lines = (python.parent.parent / "pyvenv.cfg").read_bytes().splitlines()
     except OSError:
         return b""
-    return next((one for one in lines if one.startswith(b"version")), b"")
+    line = next((one for one in lines if one.startswith(b"version")), b"")  # uv calls it `version_info`
+    return line.partition(b"=")[2].strip()
 
 
 def _distributions(python: Path) -> list[Path]:
@@ -183,7 +206,12 @@ def versions(one: RuntimeRecord) -> dict[str, str]:
 
 def command(text: str) -> list[str]:
     """Return the command line of a worker in a runtime other than `OWN`; raises like `record`."""
-    return [record(runtime(text).name)["python"], "-c", _START]
+    return start_command(record(runtime(text).name)["python"])
+
+
+def start_command(python: str) -> list[str]:
+    """Return the command line of a worker that runs in the environment of an interpreter."""
+    return [python, "-c", _START]
 
 
 def code_path() -> str:
