@@ -21,6 +21,7 @@ from core.wire.errors import Cancelled, SpecError
 from core.wire.runtime import LOCK_NAME
 from tests import other_runtimes, tiny_wheels
 from tests.command_line import CommandLine
+from tests.small_disks import small_disk
 from tests.waiting import wait_until, wait_until_gone
 
 SLEEPS = "#!/bin/sh\nexec sleep 600\n"
@@ -168,6 +169,16 @@ def test_a_killed_addition_ends_its_programs_and_the_next_removes_its_draft(
     done = line.run("runtimes", "add", "mine", "--python", sys.executable, "-q")
     assert done.code == 0, done.err
     assert content(line) == ["mine"]
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_is_said_and_nothing_stays(line: CommandLine) -> None:
+    with small_disk() as home:
+        line.live_in(home)
+        done = line.run("runtimes", "add", "one", "--package", "onnxruntime")
+        assert done.code == EXIT_BAD_INPUT
+        assert "disk is full" in done.err
+        assert content(line) == []
 
 
 # --- existing environments ----------------------------------------------------------------------------------
