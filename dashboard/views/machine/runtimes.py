@@ -25,6 +25,7 @@ ADDING = "machine.runtimes.adding"  # whether the form is open
 REMOVING = "machine.runtimes.asked"  # name of the runtime whose removal waits for a confirmation
 CHOSEN = "machine.runtimes.chosen"
 NAME, PACKAGES, BASE = "machine.runtimes.name", "machine.runtimes.packages", "machine.runtimes.base"
+UNCHANGED = "The runtimes are unchanged"  # title of an error
 PURPOSE = (
     "A runtime is an environment with another version of ONNX Runtime, or with OpenVINO. Configurations in "
     "different runtimes are compared under the same conditions."
@@ -81,7 +82,7 @@ def _add_button(active: Status | None) -> None:
 
 
 def _add_form() -> None:
-    messages.show_kept_error("runtimes")
+    messages.show_kept_error("runtimes", UNCHANGED)
     if not st.session_state.get(ADDING):
         return
     with st.container(border=True, key="machine.runtimes.form"):
@@ -147,10 +148,11 @@ def _ended() -> None:
     if ended is None:
         return
     if ended.result is None:
-        job_box.report_end(ended)
+        job_box.report_end(ended, title=UNCHANGED)
     elif "record" in ended.result:
         record = cast(RuntimeRecord, ended.result["record"])
         sheet = sheets.added(record, existed=bool(ended.result["existed"]))
+        st.session_state[CHOSEN] = record["name"]
         st.success(format.plain(f"{sheet.headline}."), icon=":material/check_circle:")
         for note in record.get("notes", []):
             st.caption(format.plain(note))
