@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,27 @@ def test_a_wrong_hash_in_a_lock_file_is_refused_and_leaves_nothing(
     assert done.code == EXIT_BAD_INPUT
     assert "another hash" in done.err
     assert content(line) == []
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_uv_installs_the_same_content_as_pip(added: Any, line: CommandLine, tmp_path: Path) -> None:
+    _, document = added
+    line.environment |= {
+        "PATH": os.environ["PATH"],
+        "UV_NO_INDEX": "1",
+        "UV_FIND_LINKS": line.environment["PIP_FIND_LINKS"],
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_NO_CONFIG": "1",
+    }
+    done = line.run("runtimes", "add", "ort118", "--package", "onnxruntime==1.18.*", "--json")
+    assert done.code == 0, done.err
+    record = done.document["runtime"]
+    assert record["installer"].startswith("uv ")
+    assert record["sha256"] == document["runtime"]["sha256"]
+    python = Path(record["python"])
+    files = [one for one in python.parent.parent.rglob("*.py") if not one.is_symlink()]
+    assert files
+    assert {one.stat().st_nlink for one in files} == {1}  # a change here reaches no other environment
 
 
 def test_packages_without_an_engine_and_packages_that_do_not_exist_are_refused(line: CommandLine) -> None:

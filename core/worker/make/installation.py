@@ -41,6 +41,7 @@ _REDIRECTS = (
 _QUIET = {
     **{"NO_COLOR": "1", "PIP_NO_INPUT": "1", "PIP_PROGRESS_BAR": "off", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     **{"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"},
+    "UV_LINK_MODE": "copy",  # a hard link would change the cache, and every environment, with one of them
 }
 _CERTIFICATES = {"UV_NATIVE_TLS": "true", "UV_SYSTEM_CERTS": "true"}  # those of the system, as pip uses
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
