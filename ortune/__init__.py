@@ -29,6 +29,7 @@ from core.api.session import Session, Status
 from core.api.session import default_session as session
 from core.api.stored import load_result
 from core.api.sweeping import sweep
+from core.api.upgrading import upgrade
 from core.api.variants import transform, variants
 from core.wire.errors import (
     BudgetError,
@@ -86,6 +87,7 @@ __all__ = [
     "sweep",
     "transform",
     "tune",
+    "upgrade",
     "variants",
     "verify",
 ]

@@ -806,6 +806,7 @@ class Capabilities(SettingsReply):
     opsets: dict[str, int]  # domain ("" is ai.onnx) -> newest opset that it reads; absent: unknown
     interfaces: list[str]  # those of `capabilities.INTERFACES` that it has, for example "OrtValue.numpy"
     modules: list[str]  # further Python modules that it can import, for example "PIL"
+    defaults: dict[str, str]  # attribute of SessionOptions -> its default, as text
     providers: list[ProviderFact]
 
 
