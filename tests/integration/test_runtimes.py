@@ -144,7 +144,7 @@ def test_uv_installs_the_same_content_as_pip(added: Any, line: CommandLine, tmp_
     _, document = added
     line.environment |= {
         "PATH": os.environ["PATH"],
-        "UV_NO_INDEX": "1",
+        "UV_OFFLINE": "1",
         "UV_FIND_LINKS": line.environment["PIP_FIND_LINKS"],
         "UV_CACHE_DIR": str(tmp_path / "cache"),
         "UV_NO_CONFIG": "1",

@@ -12,7 +12,7 @@ from core.api.session import Job, Status
 from core.show.sheets import Fact
 from core.show.sheets import runtimes as sheets
 from core.wire.access import runtimes_allowed
-from core.wire.errors import TunerError
+from core.wire.errors import SpecError, TunerError
 from core.wire.runtime import RuntimeRecord
 from core.wire.variables import ALLOW_RUNTIMES
 from dashboard import format, messages, session_jobs, state
@@ -67,6 +67,21 @@ def _refused(help: str, active: Status | None) -> dict[str, Any]:
     return state.unless_closed(help, busy=busy)
 
 
+def _ensure_allowed() -> None:
+    """Refuse a change of the runtimes, whatever a browser sends for a disabled button.
+
+    Raises:
+        SpecError: this session or this server may not change them.
+    """
+    if reason := state.closed():
+        raise SpecError(reason)
+    if not runtimes_allowed():
+        raise SpecError(
+            "Runtimes cannot be changed on this server.",
+            hint=f"Ask its operator to start it with {ALLOW_RUNTIMES}=1.",
+        )
+
+
 # --- add ----------------------------------------------------------------------------------------------------
 
 
@@ -119,11 +134,13 @@ def _add_form() -> None:
 def _add() -> None:
     """Queue the addition that the form describes, and close the form."""
     lines = str(st.session_state.get(PACKAGES) or "").splitlines()
+    base = st.session_state.get(BASE) or ""
     try:
+        _ensure_allowed()
         job = runtimes.add_runtime_job(
             str(st.session_state.get(NAME) or "").strip(),
             packages=[_package(one) for line in lines if (one := line.strip())],
-            base=st.session_state.get(BASE) or "",
+            base=base if base in {one.path for one in runtimes.bases()} else "",
         )
         _submit(job)
     except TunerError as error:
@@ -233,6 +250,7 @@ def _confirm(record: RuntimeRecord) -> None:
 def _remove(name: str) -> None:
     st.session_state[REMOVING] = ""
     try:
+        _ensure_allowed()
         runtimes.remove_runtime(name)
     except TunerError as error:  # in use
         messages.keep_error(error, "runtimes")
