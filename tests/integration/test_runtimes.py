@@ -208,9 +208,10 @@ def test_a_full_disk_is_said_and_nothing_stays(line: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def same(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A command line with the runtime `mine`: this environment."""
+    """A command line with the runtime `mine`: an existing environment with the installed ONNX Runtime."""
     line = CommandLine(tmp_path_factory.mktemp("same"))
-    done = line.run("runtimes", "add", "mine", "--python", sys.executable, "--json")
+    python = other_runtimes.add(tmp_path_factory.mktemp("elsewhere"), "x")["python"]
+    done = line.run("runtimes", "add", "mine", "--python", python, "--json")
     assert done.code == 0, done.err
     assert not done.document["runtime"]["managed"]
     assert "lock_sha256" not in done.document["runtime"]
