@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -297,48 +297,58 @@ class _Declared:
     type: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """An array for one input of the compiled model."""
+
+    port: Any
+    array: Array
+    dtype: str
+
+    def value(self) -> Any:
+        """Return it as `infer` takes it: bfloat16, which numpy lacks, as a tensor."""
+        if self.dtype != BFLOAT16:
+            return self.array
+        return ov.Tensor(self.array, self.array.shape, ov.Type.bf16)
+
+
 def _in_place(built: BuiltModel, plan: wire.FeedPlan, layout: Any) -> OpenVinoInference:
-    ports = built.compiled.inputs
     planned = {one["name"] for one in plan["inputs"]}
-    names = [_input_name(port, planned) for port in ports]
-    declared = [
-        _Declared(name=name, type=f"tensor({_ort_type(port)})")
-        for name, port in zip(names, ports, strict=True)
-    ]
+    ports = {_input_name(port, planned): port for port in built.compiled.inputs}
+    declared = [_Declared(name=name, type=f"tensor({_ort_type(port)})") for name, port in ports.items()]
     feeds = make_feeds(plan, declared)
-    arrays = {
-        name: one if layout is None else layout.place(one, number)
-        for number, (name, one) in enumerate(feeds.arrays.items())
-    }
-    request = built.compiled.create_infer_request()
+    inputs = [
+        _Input(
+            port=ports[name],
+            array=array if layout is None else layout.place(array, number),
+            dtype=feeds.dtypes[name],
+        )
+        for number, (name, array) in enumerate(feeds.arrays.items())
+    ]
     return OpenVinoInference(
         built=built,
-        call=_call(
-            built,
-            request,
-            {port: _fed(arrays[name], feeds.dtypes[name]) for name, port in zip(names, ports, strict=True)},
-        ),
+        call=_call(built, built.compiled.create_infer_request(), inputs),
         inputs=_described(feeds),
         notes=[*built.notes, *feeds.notes],
         layout=layout,
     )
 
 
-def _call(built: BuiltModel, request: Any, values: dict[Any, Any]) -> Callable[[], object]:
+def _call(built: BuiltModel, request: Any, inputs: Sequence[_Input]) -> Callable[[], object]:
     """Return one inference; an error handler is free until an error occurs."""
+    values = {one.port: one.value() for one in inputs}
     if built.bind:
         try:
-            for port, one in values.items():
-                request.set_tensor(
-                    port, one if isinstance(one, ov.Tensor) else ov.Tensor(one, shared_memory=True)
-                )
+            for port, value in values.items():
+                tensor = value if isinstance(value, ov.Tensor) else ov.Tensor(value, shared_memory=True)
+                request.set_tensor(port, tensor)
         except RuntimeError as error:
             raise _run_error(built, error) from error
         run = partial(request.infer, share_outputs=True)
     else:
         run = partial(request.infer, values, share_inputs=True)
 
-    def call() -> object:
+    def call(held: object = inputs) -> object:  # a tensor uses the memory of an array, but does not own it
         try:
             return run()
         except RuntimeError as error:
@@ -353,14 +363,10 @@ def _run_error(built: BuiltModel, error: Exception) -> TunerError:
         return WorkerError(
             f"OpenVINO ran out of memory: {said}", hint="Use a smaller batch or smaller dimensions."
         )
-    hint = "Use the sizes that the model allows."
+    hint = "Use sizes that the model allows, or another engine for this model."
     if built.reshaped:
         hint = "The model's shapes are fixed: turn `openvino.reshape` off to run other sizes."
     return ModelError(f"OpenVINO cannot run the model on these inputs: {said}", hint=hint)
-
-
-def _fed(array: Array, dtype: str) -> Any:
-    return ov.Tensor(array, array.shape, ov.Type.bf16) if dtype == BFLOAT16 else array
 
 
 def _described(feeds: Feeds) -> list[wire.TensorInfo]:
