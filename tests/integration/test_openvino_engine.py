@@ -97,6 +97,24 @@ def test_outputs_have_the_names_and_values_of_onnx_runtime(tmp_path: Path, model
     assert error < 1e-5
 
 
+@pytest.mark.parametrize("bind", [False, True], ids=["plain", "bound"])
+def test_bfloat16_is_read_as_float32(tmp_path: Path, bind: bool) -> None:
+    model = tiny_models.identity(tmp_path / "m.onnx", "bfloat16")
+    found = openvino_engine.contender(plan_of(model, workload={"use_io_binding": bind}))
+    result = found.call()
+    assert found.outputs(result) == [{"name": "y", "dtype": "bfloat16", "shape": [1, 4]}]
+    array = found.arrays(result)["y"]
+    assert array.dtype == np.float32
+    assert 0 < array.min() < array.max() < 2
+
+
+def test_text_is_refused(tmp_path: Path) -> None:
+    model = tiny_models.identity(tmp_path / "m.onnx", "string")
+    error = refusal(plan_of(model, workload={"feed_values": {"x": ["a", "bc", "", "d"]}}))
+    assert isinstance(error, ModelError)
+    assert tells(error.message, "`x`", "text")
+
+
 def test_a_model_fixed_to_its_inputs_computes_the_same_and_runs_no_other_size(tmp_path: Path) -> None:
     model = tiny_models.mlp(tmp_path / "m.onnx")
     plan = plan_of(model, openvino={**F32, "reshape": True})

@@ -30,7 +30,7 @@ from core.wire import engines  # noqa: E402
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError  # noqa: E402
 from core.worker.session import Built  # noqa: E402
 from core.worker.session.feeds import Array, Feeds, make_feeds  # noqa: E402
-from core.worker.session.feeds.wanted import BFLOAT16  # noqa: E402
+from core.worker.session.feeds.wanted import BFLOAT16, STRING  # noqa: E402
 
 CPU = "CPU"
 _PRECISION = "INFERENCE_PRECISION_HINT"
@@ -125,6 +125,7 @@ def contender(plan: wire.ContestantPlan, layout: Any = None) -> OpenVinoInferenc
     model = _read(plan["model_path"])
     if own["reshape"]:
         _reshape(model, plan["feeds"])
+    _refuse_text(model)
     compiled = _compile(model, own)
     creation_s = time.perf_counter() - began
     used = _devices(compiled)
@@ -211,6 +212,16 @@ def _reshape(model: Any, feeds: wire.FeedPlan) -> None:
             f"OpenVINO cannot give the model the shapes of the inputs: {_said(error)}",
             hint="Turn `openvino.reshape` off, or use other sizes.",
         ) from error
+
+
+def _refuse_text(model: Any) -> None:
+    """Refuse text: OpenVINO 2026.4 crashes when it frees a tensor of text that came from numpy."""
+    for port in [*model.inputs, *model.outputs]:
+        if _ort_type(port) == STRING:
+            raise ModelError(
+                f"The engine `openvino` takes no text, but `{port.any_name}` of the model is text.",
+                hint=f"Use the engine `{engines.DEFAULT}`.",
+            )
 
 
 def _compile(model: Any, own: wire.OpenVinoPlan) -> Any:
