@@ -6,23 +6,27 @@ from typing import Any
 
 from core.api import arguments
 from core.api.explaining import explanation_result
+from core.api.fleet_answers import fleet_result
 from core.api.judging import Accuracies, accuracy_result
 from core.api.load import load_test_result
 from core.api.measuring import comparison_result, trial_result
 from core.api.results import Result
 from core.api.searching import search_result
 from core.api.session import Session, clean_up, default_session
+from core.api.upgrading import upgrade_result
 from core.run.best_point import rank_points
 from core.show import documents, frames
 from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutFleet,
     AboutLoad,
     AboutScorecard,
     AboutSearch,
     AboutSweep,
     AboutTrial,
+    AboutUpgrade,
     find,
 )
 from core.show.sheets import Sheet, scorecards, sweeps
@@ -38,8 +42,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, load test, comparison, search or accuracy, or its first 6 or more characters;
-            name of a sweep or a scorecard.
+        ref: ID of a trial, load test, comparison, search, upgrade or accuracy, or its first 6 or more
+            characters; name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.
@@ -81,6 +85,10 @@ def _result_of(session: Session, about: About) -> Result[Any]:
             return _stored_sweep(store, about)
         case AboutScorecard():
             return _stored_scorecard(store, about)
+        case AboutUpgrade():
+            return upgrade_result(session, about.record.id)
+        case AboutFleet():
+            return fleet_result(session, about.summary.run.id)
 
 
 def _accuracy(store: Store, ref: str) -> Result[Accuracies] | None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.comparison import Comparison
+from core.evidence.fleet.fleet_types import FleetRun, HostRecord
+from core.evidence.fleet.summary import Section, Summary
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import GraphRow, ProfileMatch
 from core.evidence.load.loadgen_result import LoadGenResult
@@ -20,6 +22,8 @@ from core.evidence.noise_check import evaluate
 from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
+from core.evidence.upgrade import UpgradeRecord, UpgradeRow, intervals_text
+from core.evidence.upgrade import headline as upgrade_headline
 from core.run.accuracy import summary
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
@@ -32,6 +36,7 @@ from core.run.search.stored import answer_of, trials_of
 from core.run.sizes import Size
 from core.run.sweep import Measured, Point, join
 from core.run.variants import creation_check, precision_of_model, variant_of
+from core.show import fleet_text
 from core.show.output_types import Limit
 from core.show.report import Report
 from core.show.sheets import sweeps
@@ -246,6 +251,59 @@ def scorecard(row: ScorecardRow, errors: Sequence[ErrorRecord] = ()) -> dict[str
     }
 
 
+def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> dict[str, Any]:
+    """Return an upgrade: both runtimes, every model, and what the versions have or lack."""
+    return {
+        "upgrade": record.id,
+        "state": record.state,
+        "error": None,
+        "study": record.study,
+        "created_at": record.created_at,
+        "config": record.config or None,
+        "old": record.before,
+        "new": record.after,
+        "family": record.family,
+        "headline": upgrade_headline(found),
+        "intervals": intervals_text(found),
+        "models": [_upgraded(row) for row in found],
+        "changes": list(record.changes),
+        "changes_reason": record.changes_reason or None,
+        "fingerprint": record.fingerprint,
+    }
+
+
+def _upgraded(row: UpgradeRow) -> dict[str, Any]:
+    def side(trial: Trial | None) -> dict[str, Any] | None:
+        if trial is None:
+            return None
+        facts = trial.facts
+        numbers = {name: facts.get(name) for name in ("peak_rss_bytes", "session_creation_s", "first_run_s")}
+        return {
+            "trial": trial.id,
+            "state": trial.state,
+            "error": trial.error,
+            "p50_s": trial.p50_s,
+            **numbers,
+        }
+
+    return {
+        "model": row.item.model,
+        "state": row.state,
+        "comparison": row.item.comparison or None,
+        "reused": row.item.reused,
+        "verdict": row.verdict,
+        "contrast": row.contrast,
+        "simultaneous": row.simultaneous,
+        "outputs_differ": row.outputs_differ,
+        "outputs_reason": row.outputs_reason or None,
+        "between": row.item.between,
+        "old": side(row.before),
+        "new": side(row.after),
+        "error": row.error,
+        "notes": list(row.item.notes),
+    }
+
+
 # --- models and variants ------------------------------------------------------------------------------------
 
 
@@ -323,6 +381,71 @@ def node_errors(name: str, found: Located, curve: Sequence[Choice]) -> dict[str,
 def loadgen(found: LoadGenResult) -> dict[str, Any]:
     """Return a cross-check with LoadGen."""
     return {**COMPLETE, **found}
+
+
+# --- fleets -------------------------------------------------------------------------------------------------
+
+
+def fleet(found: Summary) -> dict[str, Any]:
+    """Return a fleet run with the answers to its questions."""
+    run = found.run
+    return {
+        "run": run.id,
+        "name": run.name,
+        "state": run.state,
+        "phase": run.phase,
+        "owner": run.owner,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "hosts": [{"record": one, "kind": one.kind} for one in run.hosts],
+        "questions": [_fleet_answers(one, run) for one in found.sections],
+    }
+
+
+def fleet_hosts(hosts: Sequence[HostRecord]) -> dict[str, Any]:
+    """Return the hosts of a fleet."""
+    return {"hosts": [{"record": one, "kind": one.kind} for one in hosts]}
+
+
+def fleet_runs(runs: Sequence[FleetRun]) -> dict[str, Any]:
+    """Return a list of fleet runs."""
+    return {
+        "runs": [
+            {
+                "run": one.id,
+                "name": one.name,
+                "state": one.state,
+                "created_at": one.created_at,
+                "finished_at": one.finished_at,
+                "owner": one.owner,
+                "hosts": [host.name for host in one.hosts],
+                "questions": len(one.questions),
+            }
+            for one in runs
+        ]
+    }
+
+
+def _fleet_answers(section: Section, run: FleetRun) -> dict[str, Any]:
+    of = section.matrix
+    question = next(one for one in run.questions if one.number == of.question)
+    return {
+        "question": of.question,
+        "command": question.command,
+        "phase": of.phase,
+        "model": {"name": of.model, "sha256": of.model_sha256},
+        "arguments": question.arguments,
+        "answer": fleet_text.answer(section)[0],
+        "metric": of.metric,
+        "names": fleet_text.names(of.configurations, of.model),
+        "configurations": of.configurations,
+        "hosts": of.rows,
+        "portability": section.portability,
+        "spreads": section.spreads,
+        "disagreements": section.disagreements,
+        "costs": section.costs,
+        "answers": list(run.answers_of(of.question).values()),
+    }
 
 
 # --- searches and the machine -------------------------------------------------------------------------------

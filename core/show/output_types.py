@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_type_hints
+from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_args, get_type_hints
 
 from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
+from core.evidence.fleet.costs import Costs
+from core.evidence.fleet.fleet_types import Answer, Command, HostRecord, Phase, RunState
+from core.evidence.fleet.kinds import Disagreement, Spread
+from core.evidence.fleet.matrix import Configuration, HostRow
+from core.evidence.fleet.portability import Portability
 from core.evidence.fusion_difference import Fusion
 from core.evidence.graph_changes import GraphChange
 from core.evidence.load.load_types import LoadResult
@@ -27,6 +32,7 @@ from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import DifferenceRow, EndToEnd, Move
 from core.evidence.result_types import (
     ComparisonResult,
+    ContrastRecord,
     InputDescription,
     Provenance,
     SearchResult,
@@ -37,12 +43,16 @@ from core.evidence.result_types import (
 )
 from core.evidence.roofline import Peak
 from core.evidence.targets import State, TargetResult
+from core.evidence.upgrade import Change, RuntimeSide
+from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.runtimes.checking import RuntimeCheck
 from core.run.sizes import Source
 from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
+from core.wire.runtime import RuntimeRecord
 
 JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 
@@ -94,6 +104,7 @@ class TrialDocument(TypedDict):
     error: ErrorRecord | None
     model: RequestedModel
     spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
+    runtime: str  # environment that it ran in: "own", or NAME@sha256:… with the hash of its content
     comparison: str | None  # ID of the comparison it was measured in
     fingerprint: str  # of the machine
     study: str
@@ -230,6 +241,71 @@ class PruneDocument(TypedDict):
     """The pruned raw measurements; with `--dry-run`, those that would be pruned."""
 
     dry_run: bool
+
+
+# --- upgrade --------------------------------------------------------------------------------------------
+
+
+class UpgradedSide(TypedDict):
+    """One model in one runtime."""
+
+    trial: str  # ID
+    state: TrialState
+    error: ErrorRecord | None
+    p50_s: float | None
+    peak_rss_bytes: int | None
+    session_creation_s: float | None
+    first_run_s: float | None
+
+
+class UpgradedModel(TypedDict):
+    """One model of an upgrade."""
+
+    model: str
+    state: UpgradeState
+    comparison: str | None  # ID; null: it was not compared
+    reused: bool  # the comparison is of an earlier upgrade
+    verdict: Verdict | None  # on the new runtime; null: there is no ratio
+    contrast: ContrastRecord | None  # the new runtime against the old one
+    simultaneous: int  # intervals that hold together with this one
+    outputs_differ: bool | None  # beyond the tolerance; null: not compared, or cannot be judged
+    outputs_reason: str | None
+    between: Judged | None  # outputs of the new runtime against the old one's, on the same inputs
+    old: UpgradedSide | None
+    new: UpgradedSide | None
+    error: ErrorRecord | None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeLimit:
+    """The result of `--fail-if-slower` for an upgrade."""
+
+    limit: float  # slower than in the old runtime by more than this share fails
+    passed: bool
+    broken: list[str]  # models that are significantly too slow
+    open: list[str]  # models for which that is undecided
+
+
+class UpgradeDocument(TypedDict):
+    """An upgrade of ONNX Runtime: models in two runtimes."""
+
+    upgrade: str  # ID
+    state: str  # of its job
+    error: ErrorRecord | None
+    study: str  # of its comparisons
+    created_at: float  # seconds since the epoch
+    config: str | None  # of every model; null: ONNX Runtime's defaults
+    old: RuntimeSide | None
+    new: RuntimeSide | None
+    family: int  # intervals that hold together with 95 %
+    headline: str
+    intervals: str  # what the intervals cover together, in words
+    models: list[UpgradedModel]
+    changes: list[Change]  # what one version has and the other has not
+    changes_reason: str | None  # why they are not known
+    fingerprint: str  # of the machine
+    fail_if_slower: NotRequired[UpgradeLimit | None]  # null: no limit was given
 
 
 # --- explanation ----------------------------------------------------------------------------------------
@@ -620,6 +696,25 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class RuntimeAddedDocument(TypedDict):
+    """A runtime that was added."""
+
+    runtime: RuntimeRecord
+    existed: bool  # it was there before, with the same content
+
+
+class RuntimesDocument(TypedDict):
+    """The runtimes of this machine besides ORTune's own."""
+
+    runtimes: list[RuntimeRecord]
+
+
+class RuntimeRemovedDocument(TypedDict):
+    """A runtime that was removed."""
+
+    removed: str
+
+
 class FormatRecord(TypedDict):
     """An export format."""
 
@@ -706,6 +801,98 @@ class StudyDeletedDocument(TypedDict):
     deleted: str
 
 
+# --- fleets ---------------------------------------------------------------------------------------------
+
+
+class FleetHostDocument(TypedDict):
+    """A host of a fleet and its facts."""
+
+    record: HostRecord
+    kind: str  # hosts of equal kind have equal machines and libraries
+
+
+class FleetAnswersDocument(TypedDict):
+    """The answers to one question."""
+
+    question: int
+    command: Command
+    phase: Phase  # portability: the winners of all searches, compared on every host
+    model: NamedModel
+    arguments: list[str]  # of the command, after the model
+    answer: str  # one sentence
+    metric: str  # that the ratios compare
+    names: dict[str, str]  # key of a configuration -> displayed name
+    configurations: list[Configuration]
+    hosts: list[HostRow]
+    portability: Portability | None  # null: no comparison of several configurations
+    spreads: list[Spread]  # between machines of one kind
+    disagreements: list[Disagreement]  # hosts of one kind with different decided verdicts
+    costs: Costs | None  # null: no host has a price
+    answers: list[Answer]  # with the documents of the hosts; the store holds their raw measurements
+
+
+class FleetDocument(TypedDict):
+    """A fleet run: its hosts, and the answers to its questions."""
+
+    run: str  # ID
+    name: str
+    state: RunState
+    phase: Phase
+    owner: str
+    created_at: float  # seconds since the epoch
+    finished_at: float | None
+    hosts: list[FleetHostDocument]
+    questions: list[FleetAnswersDocument]
+
+
+class FleetHostsDocument(TypedDict):
+    """The hosts of a fleet now."""
+
+    hosts: list[FleetHostDocument]
+
+
+class FleetRunEntry(TypedDict):
+    """A fleet run in a list."""
+
+    run: str  # ID
+    name: str
+    state: RunState
+    created_at: float  # seconds since the epoch
+    finished_at: float | None
+    owner: str
+    hosts: list[str]  # names
+    questions: int
+
+
+class FleetRunsDocument(TypedDict):
+    """All fleet runs of a client, newest first."""
+
+    runs: list[FleetRunEntry]
+
+
+class FleetCertificatesDocument(TypedDict):
+    """The certificates that `fleet init` created."""
+
+    folder: str
+    created: list[str]  # folders, one for each machine; empty: all had a certificate
+
+
+class FleetFileDocument(TypedDict):
+    """A written configuration, or why there is none."""
+
+    file: str
+    host: str  # empty: the file for all hosts
+    missing: str  # why there is no file; empty: it was written
+
+
+class FleetExportDocument(TypedDict):
+    """The files that `fleet export` wrote."""
+
+    run: str
+    folder: str
+    files: list[FleetFileDocument]
+
+
 # --- the machine and the store --------------------------------------------------------------------------
 
 
@@ -782,6 +969,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "load --streams": SweepDocument,
     "load --engine mlperf-loadgen": LoadGenDocument,
     "explain": ExplainDocument,
+    "upgrade": UpgradeDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,
     "scorecard": CheckDocument,
@@ -799,6 +987,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
+    "show UPGRADE": UpgradeDocument,
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,
@@ -808,11 +997,21 @@ DOCUMENTS: Mapping[str, Any] = {
     "searches show": SearchDocument,
     "searches export": StudyExportedDocument,
     "searches delete": StudyDeletedDocument,
+    "runtimes add": RuntimeAddedDocument,
+    "runtimes list": RuntimesDocument,
+    "runtimes check": RuntimeCheck,
+    "runtimes remove": RuntimeRemovedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
     "machine --peaks": PeaksDocument,
     "profile --import": ImportDocument,
     "compare --import": ImportDocument,
+    "fleet init": FleetCertificatesDocument,
+    "fleet hosts": FleetHostsDocument,
+    **{f"fleet {name}": FleetDocument for name in (*get_args(Command), "run", "resume", "cancel", "show")},
+    "fleet runs": FleetRunsDocument,
+    "fleet export": FleetExportDocument,
+    "fleet report": ReportDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
@@ -18,6 +19,11 @@ if sys.version_info >= (3, 11) or TYPE_CHECKING:
 from core.wire.errors import SpecError
 
 OWN = "own"
+# One Identity node, float32 [1], opset 13, IR 8: the smallest model that every runtime can load.
+IDENTITY_MODEL = bytes.fromhex(
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
+    "620f0a0179120a0a08080112040a02080142040a00100d"
+)
 _NAME = r"[a-z0-9][a-z0-9._-]{0,39}"
 _NAMED = re.compile(rf"(?P<name>{_NAME})(@sha256:(?P<sha256>[0-9a-f]{{64}}))?")
 
@@ -46,6 +52,7 @@ class RuntimeRecord(TypedDict):
     size_bytes: int
     managed: bool  # ORTune created the environment and may delete it
     created_at: float  # seconds since the epoch
+    base: NotRequired[str]  # interpreter as it was given; empty: ORTune's own made the environment
     installer: NotRequired[str]  # name and version of the program that installed the packages
     lock_sha256: NotRequired[str]  # of its `requirements.lock`; absent: nothing was installed
     providers: NotRequired[list[str]]  # that loaded when it was added
@@ -76,6 +83,11 @@ def runtime(text: str) -> Runtime:
 def runtime_text(text: str) -> str:
     """Return the text of a runtime in its one spelling; raises like `runtime`."""
     return str(runtime(text))
+
+
+def python_of(environment: Path) -> Path:
+    """Return the interpreter of a virtual environment."""
+    return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 # --- packages -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnxruntime as ort
@@ -21,7 +21,6 @@ from core.worker.session import CPU, ORT_ERRORS
 INTERFACES = (
     # those that ORTune calls and that some version since 1.17 lacks
     "preload_dlls",
-    "set_global_thread_pool_sizes",
     "register_execution_provider_library",
     "get_ep_devices",
     "SessionOptions.add_provider",
@@ -57,8 +56,16 @@ def capabilities(plan: wire.SettingsPlan) -> wire.Capabilities:
         "opsets": {domain: newest for domain in DOMAINS if (newest := newest_opset(domain))},
         "interfaces": [one for one in INTERFACES if _exists(one)],
         "modules": [one for one in MODULES if importlib.util.find_spec(one) is not None],
+        "defaults": _defaults(plan["attributes"]),
         "providers": probe(ort.get_available_providers()),
     }
+
+
+def _defaults(names: Sequence[str]) -> dict[str, str]:
+    """Return the defaults of the attributes that this version has; an enum by the name of its member."""
+    options = ort.SessionOptions()
+    found = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    return {name: str(getattr(value, "name", value)) for name, value in found.items()}
 
 
 def newest_ir_version() -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 import core
 from core import wire
 from core.wire.errors import TunerError
+from core.wire.runtime import IDENTITY_MODEL
 from core.worker import lifeline
 
 CPU = "CPUExecutionProvider"
@@ -25,12 +26,6 @@ TIMEOUT_S = 120.0  # TensorRT's first load on a cold machine takes tens of secon
 # `-P` does not exist before Python 3.11
 _MODULE = "core.worker.machine.provider_probe"
 _START = f"import sys, runpy; del sys.path[0]; runpy.run_module('{_MODULE}', run_name='__main__')"
-
-# One Identity node, float32 [1], opset 13, IR 8: the smallest model that every provider can load.
-IDENTITY_MODEL = bytes.fromhex(
-    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
-    "620f0a0179120a0a08080112040a02080142040a00100d"
-)
 
 
 def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.ProviderFact]:

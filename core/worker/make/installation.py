@@ -20,7 +20,7 @@ from typing import NoReturn, Protocol
 from core import wire
 from core.wire import Progress
 from core.wire.errors import HOME_HINT, SpecError, StoreError, WorkerError
-from core.wire.runtime import lock_line, locked, wheel_name
+from core.wire.runtime import lock_line, locked, python_of, wheel_name
 from core.worker.make import interpreters, pip_report
 
 MOST_LINES = 400  # last lines of output that are kept to explain a failure
@@ -82,11 +82,6 @@ def install(plan: wire.InstallPlan, progress: Progress) -> wire.InstallReply:
         "lock": lock,
         "notes": notes,
     }
-
-
-def python_of(environment: Path) -> Path:
-    """The interpreter of a virtual environment."""
-    return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def _described(found: interpreters.Interpreter, size_bytes: int) -> wire.InstallReply:
@@ -174,6 +169,7 @@ def run_program(command: Sequence[str], progress: Progress, stage: str) -> list[
         for line in process.stdout:
             if text := readable(line):
                 lines.append(text)
+            if text and not text.startswith("WARNING"):
                 loads = text.lower().startswith(("downloading", "using cached", "obtaining"))
                 progress("download" if loads else stage, 0, 0, text[:MOST_TEXT])
     if process.returncode:
@@ -239,9 +235,9 @@ def _explain(program: str, code: int, lines: Sequence[str]) -> NoReturn:
 def _last_words(lines: Sequence[str]) -> str:
     """Return the lines that tell why a program failed, shortened at their front."""
     errors = [one for one in lines if re.match(r"(error|×|fatal|\S*Error:)", one, re.IGNORECASE)]
-    if any("No solution found" in one for one in lines):  # uv's reason follows on the next lines
-        first = next(index for index, one in enumerate(lines) if "No solution found" in one)
-        errors = list(lines[first:])
+    uv = next((number for number, one in enumerate(lines) if one.startswith(("error:", "×"))), None)
+    if uv is not None:  # its reason follows on the next lines
+        errors = list(lines[uv:])
     text = " ".join(errors[-6:] or list(lines[-2:])) or "it said nothing."
     return text if len(text) <= 3 * MOST_TEXT else f"{text[:MOST_TEXT]}…{text[-2 * MOST_TEXT :]}"
 
@@ -316,7 +312,16 @@ class _Uv:
         output = self._environment.with_name("resolved.txt")
         run_program(
             [
-                *(self._uv, "pip", "compile", asked, "--generate-hashes", "--no-header", "--no-annotate"),
+                *(
+                    self._uv,
+                    "pip",
+                    "compile",
+                    asked,
+                    "--generate-hashes",
+                    "--no-header",
+                    "--no-annotate",
+                    "--quiet",
+                ),
                 *("--only-binary", ":all:", "--python", str(python_of(self._environment))),
                 *("--output-file", str(output)),
             ],

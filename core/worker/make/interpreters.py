@@ -69,13 +69,15 @@ def ask(python: str) -> Interpreter:
             check=False,
         )
         found: Interpreter = json.loads(done.stdout.splitlines()[-1])
+        _check(python, found)
     except subprocess.TimeoutExpired:
         raise SpecError(f"`{python}` did not answer within {ASK_S:.0f} s.", hint=CHOOSE) from None
     except OSError as error:
         raise _unusable(python, error) from None
-    except (ValueError, IndexError):
+    except SpecError:  # a ValueError, too
+        raise
+    except (ValueError, IndexError, TypeError, KeyError):  # another program's words
         raise SpecError(f"`{python}` is no Python interpreter of version 3.", hint=CHOOSE) from None
-    _check(python, found)
     return found
 
 
@@ -102,8 +104,8 @@ def _check(python: str, found: Interpreter) -> None:
     own = (platform.machine(), 8 * struct.calcsize("P"))
     if (found["machine"], found["bits"]) != own:
         raise SpecError(
-            f"`{python}` is made for {found['machine']} with {found['bits']} bits, but this machine's "
-            f"results are of {own[0]} with {own[1]} bits.",
+            f"`{python}` is made for {found['machine']} with {found['bits']} bits, but ORTune runs on "
+            f"{own[0]} with {own[1]} bits.",
             hint="Choose an interpreter for the same processor.",
         )
 
