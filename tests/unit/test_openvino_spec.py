@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from core.api.references import config_from
 from core.api.settings import spec_data
 from core.process import engine_packages
+from core.run import baseline
+from core.run.load import serving
 from core.run.plan import contestant_plan, session_plan
 from core.show.setting_chips import chips
 from core.spec import belongs, changed, spec_from_dict, spec_from_yaml, with_changes, yaml_from_spec
@@ -225,3 +228,30 @@ def test_a_missing_package_is_named_with_the_way_to_install_it(monkeypatch: pyte
     assert tells(caught.value.message, "`openvino`")
     assert "pip install" in caught.value.hint
     engine_packages.check_installed(DEFAULT)
+
+
+def test_threads_of_openvino_count_for_a_harness_that_may_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry: Any = lambda **own: SimpleNamespace(  # noqa: E731
+        streams=1,
+        entry=SimpleNamespace(
+            plan={
+                "engine": "openvino",
+                "cpus": [0, 1, 2, 3],
+                "session": {"attributes": {}},
+                "openvino": {"device": "CPU", "properties": own, "reshape": False},
+            }
+        ),
+    )
+    assert serving._may_spin(entry(INFERENCE_NUM_THREADS=2))
+    assert not serving._may_spin(entry(INFERENCE_NUM_THREADS=4))
+    assert not serving._may_spin(entry())
+
+
+def test_another_setting_of_openvino_is_another_configuration_for_a_baseline() -> None:
+    one, other = (baseline._settings(own(**parts).to_dict()) for parts in ({}, {"NUM_STREAMS": 2}))
+    assert one != other
+
+
+def test_the_baseline_of_a_list_names_its_settings_of_openvino() -> None:
+    specs = [own(PERFORMANCE_HINT="THROUGHPUT"), spec_from_dict({"model": MODEL})]
+    assert configurations.labels(specs, 0)[0] == f"{ENGINES['openvino'].label}, hint THROUGHPUT"
