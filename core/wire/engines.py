@@ -72,7 +72,7 @@ ENGINES: Mapping[str, Engine] = {
         "OpenVINO",
         "the ONNX file with OpenVINO's own runtime",
         "core.worker.session.openvino_engine",
-        frozenset({"openvino", "bind", "streams", "place", "fork", "cap"}),
+        frozenset({"openvino", "bind", "accuracy", "streams", "place", "fork", "cap"}),
         ref="openvino",
         packages=("openvino", "openvino-nightly"),
         threads="openvino.INFERENCE_NUM_THREADS",

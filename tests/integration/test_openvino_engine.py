@@ -15,8 +15,11 @@ import pytest
 pytest.importorskip("openvino", reason="the extra `openvino` is not installed")
 
 from core import wire
+from core.run.accuracy import measure_accuracy, scores_of
 from core.run.plan import contestant_plan, feed_plan, session_plan, shape_feeds
+from core.run.search.accuracy_limits import output_settings_only
 from core.spec import spec_from_dict
+from core.store import Store
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
 from core.worker.machine import openvino_devices
 from core.worker.measure import contestant as module
@@ -25,9 +28,10 @@ from core.worker.measure.contestant import Contestant
 from core.worker.models import inspect_model
 from core.worker.session import openvino_engine
 from core.worker.session.feeds import make_feeds
-from tests import tiny_models
+from tests import in_process, tiny_models
 from tests.reading import tells
 
+SAMPLES = Path(__file__).parents[2] / "sample_models"
 F32 = {"INFERENCE_PRECISION_HINT": "f32"}
 QUICK = {"block_ns": 1, "min_runs": 3, "max_runs": 1000}
 
@@ -276,3 +280,42 @@ def test_a_session_without_onnxruntime_is_refused_in_words(
 def test_the_devices_of_the_machine_are_found_in_a_process_of_their_own() -> None:
     assert openvino_devices.find() == openvino_engine.devices()
     assert openvino_devices.find(timeout_s=0.001) == {}
+
+
+# --- accuracy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reshape", [False, True], ids=["dynamic", "reshaped"])
+def test_accuracy_is_measured_with_openvino_and_stored_under_its_settings(
+    tmp_path: Path, reshape: bool
+) -> None:
+    store = Store(tmp_path / "home" / "ortune.db")
+    scored = {}
+    for engine, own in (("onnxruntime", {}), ("openvino", {**F32, "reshape": reshape})):
+        spec = spec_from_dict(
+            {
+                "model": {"path": str(SAMPLES / "digits_cnn.onnx")},
+                "dataset": {"path": str(SAMPLES / "digits_test.npz")},
+                "engine": engine,
+                "openvino": own,
+            }
+        )
+        found = measure_accuracy(
+            store, spec, run=in_process.run, environment=lambda: {"fingerprint": "this machine"}
+        )
+        scored[engine] = scores_of(found)[0]
+        assert found.reply["effective_providers"] == [
+            {"onnxruntime": "CPUExecutionProvider", "openvino": "OpenVINO CPU"}[engine]
+        ]
+    assert len(store.accuracies()) == 2
+    assert scored["openvino"] == pytest.approx(scored["onnxruntime"], abs=1e-5)
+
+
+def test_a_search_scores_settings_that_change_no_output_once() -> None:
+    base = {"model": {"path": "m.onnx"}, "engine": "openvino"}
+    exact, fast, low = (
+        output_settings_only(spec_from_dict({**base, "openvino": own}))
+        for own in ({"NUM_STREAMS": 2}, {"PERFORMANCE_HINT": "THROUGHPUT"}, F32)
+    )
+    assert exact.key() == fast.key()
+    assert exact.key() != low.key()

@@ -34,7 +34,7 @@ from core.worker.session.feeds.wanted import BFLOAT16, STRING  # noqa: E402
 
 CPU = "CPU"
 _PRECISION = "INFERENCE_PRECISION_HINT"
-_LOW = ("bf16", "f16")  # precisions below those of the model that OpenVINO may choose
+_LOW = ("bf16", "f16")  # precisions below FP32 that OpenVINO may choose, the coarsest first
 _NAMES = {"bf16": "bf16", "f16": "fp16"}  # OpenVINO's name -> that of `output_check`
 _ORT_NAMES = {"f32": "float", "f64": "double", "f16": "float16", "bf16": BFLOAT16, "boolean": "bool"}
 _ORT_NAMES |= {
@@ -119,28 +119,73 @@ def contender(plan: wire.ContestantPlan, layout: Any = None) -> OpenVinoInferenc
         ModelError: OpenVINO cannot read or compile the model.
     """
     _refuse_settings(plan)
-    own = plan["openvino"]
+    built = _build(plan["model_path"], plan["openvino"], plan["feeds"]["inputs"], bind=plan["use_io_binding"])
+    return _in_place(built, plan["feeds"], layout)
+
+
+def rows_session(
+    model_path: str, own: wire.OpenVinoPlan, inputs: Sequence[wire.InputPlan]
+) -> OpenVinoSession:
+    """Return the model of a file for many inputs of the same shapes, as the job `accuracy` needs it.
+
+    Raises:
+        TunerError: as for `contender`.
+    """
+    return OpenVinoSession(_build(model_path, own, inputs, bind=False))
+
+
+class OpenVinoSession:
+    """A compiled model with the part of ONNX Runtime's session that runs arrays by name."""
+
+    def __init__(self, built: BuiltModel) -> None:
+        self.built = built
+        self._request = built.compiled.create_infer_request()
+        self._inputs = {name: port for port in built.compiled.inputs for name in port.get_names()}
+        self._outputs = [_output_name(port) for port in built.compiled.outputs]
+
+    def get_outputs(self) -> list[_Declared]:
+        """Describe the outputs."""
+        ports = zip(self._outputs, self.built.compiled.outputs, strict=True)
+        return [_Declared(name=name, type=f"tensor({_ort_type(port)})") for name, port in ports]
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """Run the model on arrays by name, and return the outputs called `names`.
+
+        Raises:
+            TunerError: the run failed.
+        """
+        values = {self._inputs[name]: array for name, array in feeds.items()}
+        try:
+            found = list(self._request.infer(values, share_inputs=True).values())
+        except RuntimeError as error:
+            raise _run_error(self.built, error) from error
+        return [np.asarray(found[self._outputs.index(name)]) for name in names]
+
+
+def _build(
+    model_path: str, own: wire.OpenVinoPlan, inputs: Sequence[wire.InputPlan], *, bind: bool
+) -> BuiltModel:
+    """Read and compile a model, and find out what OpenVINO made of the request."""
     _check_devices(own["device"])
     began = time.perf_counter()
-    model = _read(plan["model_path"])
+    model = _read(model_path)
     if own["reshape"]:
-        _reshape(model, plan["feeds"])
+        _reshape(model, inputs)
     _refuse_text(model)
     compiled = _compile(model, own)
     creation_s = time.perf_counter() - began
     used = _devices(compiled)
     low = _low_precisions(compiled)
-    built = BuiltModel(
+    return BuiltModel(
         compiled=compiled,
-        bind=plan["use_io_binding"],
+        bind=bind,
         reshaped=own["reshape"],
         notes=[_about(model, used, low), *_differences(compiled, own["properties"])],
         creation_s=creation_s,
         requested=[_device_name(own["device"])],
         effective=[_device_name(one) for one in used],
-        precision=_NAMES[next(iter(low))] if low else "",
+        precision=next((_NAMES[one] for one in _LOW if one in low), ""),
     )
-    return _in_place(built, plan["feeds"], layout)
 
 
 def _refuse_settings(plan: wire.ContestantPlan) -> None:
@@ -203,8 +248,8 @@ def _read(path: str) -> Any:
         ) from error
 
 
-def _reshape(model: Any, feeds: wire.FeedPlan) -> None:
-    shapes = {one["name"]: one["shape"] for one in feeds["inputs"]}
+def _reshape(model: Any, inputs: Sequence[wire.InputPlan]) -> None:
+    shapes = {one["name"]: one["shape"] for one in inputs}
     try:
         model.reshape({_input_name(port, shapes): shapes[_input_name(port, shapes)] for port in model.inputs})
     except RuntimeError as error:
