@@ -42,7 +42,7 @@ PARTS: dict[str, tuple[type[BaseModel], str]] = {
     "protocol": (ProtocolSpec, "How precisely to measure, and for how long."),
     "openvino": (
         OpenVinoSpec,
-        "Settings of the engine OpenVINO, by its own names. Other engines refuse them.",
+        "Settings of the engine OpenVINO, by its own names.",
     ),
     "dynamic_batching": (
         BatchingSpec,

@@ -38,16 +38,8 @@ from docs.generator.markdown import (
     value,
 )
 
-GROUPS = (
-    "Workload",
-    "Threads",
-    "Providers",
-    "Graph",
-    "Memory",
-    "OpenVINO",
-    "Model",
-    "Protocol",
-)  # as on the Tune page
+# as on the Tune page
+GROUPS = ("Workload", "Threads", "Providers", "Graph", "Memory", "OpenVINO", "Model", "Protocol")
 _CPU, _CUDA, _DML = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Dml"))
 _SUFFIX = "ExecutionProvider"
 
