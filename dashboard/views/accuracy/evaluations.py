@@ -140,7 +140,8 @@ def _same_settings(one: Accuracy, spec: TrialSpec) -> bool:
     wanted = spec.to_dict()
     precision = one.spec.get("model", {}).get("precision", "fp32")
     return precision == spec.model.precision and all(
-        one.spec.get(part, {}) == wanted.get(part, {}) for part in ("session", "workload", "runtime")
+        one.spec.get(part, {}) == wanted.get(part, {})
+        for part in ("session", "workload", "engine", "runtime", "openvino")
     )
 
 
