@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.evidence.comparison import same_request, several_runtimes
 from core.show import setting_chips
 from core.spec import TrialSpec, belongs, ort_default, requested_value, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
 from core.spec.settings import ENTRIES, SETTINGS, short
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
+from core.wire.runtime import runtime
 from dashboard import format
 
 LEAST, MOST = 2, 8
@@ -234,22 +236,27 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
     """
     default = ort_default(specs[baseline])
     default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
-    several_runtimes = len({one.runtime for one in specs}) > 1
+    in_several = several_runtimes(specs)
     named: list[str] = []
     for index, spec in enumerate(specs):
-        name = _label(spec, default if index == baseline else specs[baseline], several_runtimes)
+        name = _label(spec, default if index == baseline else specs[baseline], default)
         if models and models[index]:
             name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
         elif own and any(models) and name == ORT_DEFAULT:
             name = f"{ORT_DEFAULT} ({format.short(own, LABEL_LIMIT - len(ORT_DEFAULT) - 3)})"
+        if in_several:
+            name = f"{name} ({runtime(spec.runtime).name})"
         equals = sum(one == name or one.startswith(f"{name} (") for one in named)
         named.append(f"{name} ({equals + 1})" if equals else name)
     return named
 
 
-def _label(spec: TrialSpec, other: TrialSpec, several_runtimes: bool) -> str:
-    runtime = [setting_chips.runtime_chip(spec, other)] if several_runtimes else []
-    found = setting_chips.differences(spec.model_copy(update={"runtime": other.runtime}), other)
+def _label(spec: TrialSpec, other: TrialSpec, default: TrialSpec) -> str:
+    """Return the name of a configuration after its differences from `other`, whatever their runtimes."""
+    if spec.runtime != other.runtime:
+        spec = spec.model_copy(update={"runtime": other.runtime})
+        other = default if same_request(spec, other) else other
+    found = setting_chips.differences(spec, other)
     workload = [one.chip for one in found if one.target in _WORKLOAD]
     if not can(spec.engine, "settings"):
         own = [one.chip for one in found if one.target == "openvino"]
@@ -259,10 +266,8 @@ def _label(spec: TrialSpec, other: TrialSpec, several_runtimes: bool) -> str:
     elif is_default(spec):
         parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
     else:
-        parts = [one.chip for one in found] or (
-            [] if spec.runtime != other.runtime else _explicit_settings(spec)
-        )
-    return _short([*parts, *runtime])
+        parts = [one.chip for one in found] or _explicit_settings(spec)
+    return _short(parts)
 
 
 def _explicit_settings(spec: TrialSpec) -> list[str]:

@@ -13,6 +13,7 @@ from core.wire.errors import TunerError
 from core.wire.runtime import OWN, RuntimeRecord, runtime
 
 REFRESH_S = 2.0  # between two readings of the folder; several times per run it would cost time
+BETWEEN = " · "  # the parts of a label
 _PLUG_IN = "onnxruntime-ep-"  # begins the packages of providers
 
 
@@ -52,13 +53,9 @@ def choice_of(text: str) -> str:
         return text
 
 
-def missing(spec: TrialSpec) -> str:
-    """Return why the runtime of a spec cannot be used on this machine; empty: it can."""
-    try:
-        pinned(spec.runtime)
-    except TunerError as error:
-        return f"{error.message} {error.hint}"
-    return ""
+def chosen(value: object) -> str:
+    """Return the runtime in a choice's value; a browser sends an old label if that has changed."""
+    return str(value or OWN).partition(BETWEEN)[0]
 
 
 def label(text: str, own: Mapping[str, str]) -> str:
@@ -76,9 +73,9 @@ def label(text: str, own: Mapping[str, str]) -> str:
         return _in_words(OWN, own, platform.python_version())
     record = next((found for found in _records() if found["name"] == one.name), None)
     if record is None:
-        return f"{one.name} · not on this machine"
+        return f"{one.name}{BETWEEN}not on this machine"
     if one.sha256 and choice_of(text) != one.name:
-        return f"{one.name} · changed since {one.sha256[:8]}"
+        return f"{one.name}{BETWEEN}changed since {one.sha256[:8]}"
     return _in_words(one.name, _versions(record), record["python_version"])
 
 
@@ -96,4 +93,4 @@ def _in_words(name: str, versions: Mapping[str, str], python: str) -> str:
     ]
     words = [f"ORT {versions[one]}" for one in built[:1]]
     words += [f"OpenVINO {versions['openvino']}"] if "openvino" in versions else []
-    return " · ".join([name, *words, f"Python {'.'.join(python.split('.')[:2])}"])
+    return BETWEEN.join([name, *words, f"Python {'.'.join(python.split('.')[:2])}"])

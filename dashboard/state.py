@@ -16,11 +16,13 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from core import wire
 from core.api.requests import (
     Size,
+    capabilities,
     check_overrides,
+    check_runtime,
     default_sizes,
     feed_plan,
 )
-from core.api.session import MachineQueue, Scheduler, Session, refuse_worker, user_on_host
+from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worker, run_job, user_on_host
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
@@ -136,18 +138,10 @@ def close() -> None:
 
 
 @st.cache_resource(show_spinner="Reading this machine…")
-def environment(runtime: str = OWN) -> wire.Environment:
-    """Return facts and providers of this machine, or of that of recorded results; found once by a worker.
-
-    Args:
-        runtime: whose libraries and providers are described, with its hash.
-
-    Raises:
-        SpecError: there is no such runtime.
-        WorkerError: the worker crashed or hung.
-    """
+def environment() -> wire.Environment:
+    """Return facts and providers of this machine, or of that of recorded results; found once by a worker."""
     found = recording(store().folder)
-    return scheduler().environment(runtime=runtime) if found is None else found.environment
+    return scheduler().environment() if found is None else found.environment
 
 
 @st.cache_resource(show_spinner=False)
@@ -182,6 +176,42 @@ def show_closed_reason() -> bool:
     if reason := closed():
         st.caption(f":material/block: {plain(reason)}")
     return bool(reason)
+
+
+def providers(runtime: str = OWN) -> list[wire.ProviderFact]:
+    """Return the providers of a runtime.
+
+    Raises:
+        SpecError: there is no such runtime, or it has no ONNX Runtime.
+        WorkerError: they are not known yet and no worker may start now, or the worker crashed.
+    """
+    if runtime == OWN or recorded():
+        return environment()["providers"]
+    with st.spinner("Reading the runtime…"):
+        return capabilities(runtime, _run_if_idle())["providers"]
+
+
+def lacking(spec: TrialSpec, record: ModelRecord) -> str:
+    """Return why the runtime of a spec cannot run it, as far as that is known; empty: it can.
+
+    Args:
+        spec: a configuration.
+        record: its model.
+    """
+    if spec.runtime == OWN or recorded():
+        return ""
+    try:
+        runtimes.pinned(spec.runtime)
+        with st.spinner("Reading the runtime…"):
+            check_runtime(spec, record.info, _run_if_idle())
+    except TunerError as error:
+        return f"{error.message} {error.hint}"
+    return ""
+
+
+def _run_if_idle() -> Run:
+    """Return what starts a worker that reads facts; it refuses to while something is measured."""
+    return refuse_worker if queue().entries() else run_job
 
 
 @st.cache_resource(show_spinner=False)
@@ -250,6 +280,8 @@ def values(record: ModelRecord) -> dict[str, Any]:
         for k, v in st.session_state.items()
         if str(k).startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
     }
+    if fields.RUNTIME in own:
+        own[fields.RUNTIME] = runtimes.chosen(own[fields.RUNTIME])
     return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
 
 

@@ -278,8 +278,9 @@ def _configurations(
     refs: list[Any] = list(config) if isinstance(config, list | tuple) else [config]
     asked, given = without_runtimes(given)
     if len(refs) <= 1:
-        spec = spec_of(model, refs[0] if refs else None, given, session)
-        specs = [spec.model_copy(update={RUNTIME: OWN}) if asked else spec]  # the option replaces its runtime
+        ref = refs[0] if refs else None
+        spec = spec_of(model, ref, {**given, RUNTIME: asked[:1]} if asked else given, session)
+        specs = [spec.model_copy(update={RUNTIME: OWN}) if asked else spec]  # `in_runtimes` sets it again
     else:
         together = wanted.question == "together"
         common = reference(model, session)

@@ -100,7 +100,8 @@ def tune(
     """
     session = session or default_session()
     asked, given = without_runtimes(given_of(settings))
-    [spec, rival] = _of_runtimes(spec_of(model, config, given, session), asked, baseline)
+    spec = spec_of(model, config, {**given, RUNTIME: asked[-1:]} if asked else given, session)
+    spec, rival = _of_runtimes(spec, asked, baseline)
     if baseline is not None:
         rival = _in_runtime(baseline_of(baseline, spec, given, session), asked)
     (spec, *others), sizes = with_sizes([spec] if rival is None else [spec, rival.spec], session)
@@ -113,7 +114,7 @@ def tune(
 def _of_runtimes(
     spec: TrialSpec, asked: Sequence[str], baseline: Config
 ) -> tuple[TrialSpec, Configuration | None]:
-    """Return the configuration of `tune` in its runtime, and the same one in the first of two runtimes.
+    """Return the configuration of `tune`, which is in the last runtime, and the one in the first of two.
 
     Raises:
         SpecError: there are more runtimes than a baseline and a candidate.
@@ -125,11 +126,10 @@ def _of_runtimes(
             f"`tune` measures a configuration against one baseline, but got {given}.",
             hint="Use `compare` with these runtimes.",
         )
-    if not asked:
+    if len(asked) < 2:
         return spec, None
-    *first, last = [spec.model_copy(update={RUNTIME: one}) for one in asked]
-    label = f"runtime {runtime(asked[0]).name}"
-    return last, Configuration(spec=first[0], label=label, role="baseline") if first else None
+    first = spec.model_copy(update={RUNTIME: asked[0]})
+    return spec, Configuration(spec=first, label=f"runtime {runtime(asked[0]).name}", role="baseline")
 
 
 def _in_runtime(one: Configuration, asked: Sequence[str]) -> Configuration:

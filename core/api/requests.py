@@ -34,6 +34,8 @@ from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
 from core.run.preparation import Resolved as Resolved
 from core.run.preparation import check_before, check_comparison, resolve_trial
+from core.run.runtime_check import capabilities as capabilities
+from core.run.runtime_check import check_runtime as check_runtime
 from core.run.sizes import Size as Size
 from core.run.sizes import Source as Source
 from core.run.sizes import default_sizes as default_sizes
@@ -41,6 +43,7 @@ from core.run.sizes import with_known_sizes
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
 from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.effort import EFFORTS
 from core.spec.settings import trial_setting
 from core.store import Store
@@ -75,8 +78,14 @@ def _config(ref: Config, given: Given, session: Session, *, other_model: bool) -
     read = None if ref is None else arguments.config("config", ref)
     if isinstance(read, Mapping):
         return read
-    expert = bool(given.get("expert"))
-    return config_from(read, session.store, other_model=other_model, expert=expert, note=session.note)
+    return config_from(
+        read,
+        session.store,
+        other_model=other_model,
+        other_runtime=bool(given.get(RUNTIME)),
+        expert=bool(given.get("expert")),
+        note=session.note,
+    )
 
 
 def named(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any, Literal
 
-from core import wire
 from core.api import arguments
 from core.api.models import ModelLike
 from core.api.requests import Config, config_data, with_sizes
@@ -18,6 +17,7 @@ from core.api.settings import given_of, values_to_try
 from core.evidence.result_types import SearchResult
 from core.run import search as searches
 from core.run.job import Job
+from core.run.preparation import environment_of
 from core.run.search import Prepared as Prepared
 from core.run.search import budget_error as budget_error
 from core.run.search import place_of as place_of
@@ -52,7 +52,6 @@ from core.spec.question import (
 from core.spec.space import MODEL
 from core.store import StudyRecord
 from core.wire.errors import SpecError, error_from_record, nearest
-from core.wire.runtime import OWN
 
 
 @arguments.checked(data=arguments.path, vary=arguments.mapping, fix=arguments.mapping, load=arguments.text)
@@ -228,18 +227,9 @@ def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Pr
         TunerError: as of `search`, or the session does not admit it.
     """
     session.admit(spec)
-    machine = _machine_of(session, spec)
+    machine = environment_of(session.scheduler.environment, spec.runtime)
     store, owner = session.store, session.scheduler.owner
     return searches.prepare(spec, question, store, session.inspect, machine, owner=owner)
-
-
-def _machine_of(session: Session, spec: TrialSpec) -> wire.Environment:
-    """Return this machine, with the providers and libraries of the runtime in which a search starts."""
-    machine = session.scheduler.environment()
-    if spec.runtime == OWN:
-        return machine
-    found = session.scheduler.environment(runtime=spec.runtime)
-    return {**found, "fingerprint": machine["fingerprint"]}
 
 
 def continued_search(
@@ -251,7 +241,8 @@ def continued_search(
         TunerError: as of `resume`.
     """
     owner = session.scheduler.owner
-    machine = _machine_of(session, spec_from_dict(session.store.study(study).spec))
+    runtime = spec_from_dict(session.store.study(study).spec).runtime
+    machine = environment_of(session.scheduler.environment, runtime)
     return searches.continue_search(
         session.store, study, session.inspect, machine, budget_s=budget_s, question=question, owner=owner
     )

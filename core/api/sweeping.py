@@ -32,7 +32,8 @@ from core.run.sweep import Measured, Point, before, configurations, expand, join
 from core.run.sweep import earlier_sweeps as earlier_sweeps
 from core.run.sweep import running_points as running_points
 from core.show import documents
-from core.show.sheets import Line, Sheet, sweeps
+from core.show.runtime_text import runtime_of
+from core.show.sheets import Line, Part, Sheet, sweeps
 from core.show.table import Table
 from core.spec.axes import PERCENTILE_NAMES, RUNTIME, axis, parse_vary, point_name, study_name
 from core.spec.space import Axis as Axis
@@ -246,6 +247,12 @@ class Sweep:
         """Return the best point in one sentence."""
         return sweeps.sentence(self.rows(), self.ranking())
 
+    def parts(self) -> list[Part]:
+        """Return the table, the verdict, and the runtime if all points ran in another than ORTune's own."""
+        told = {runtime_of(one.spec.to_dict(), None) for one in self.points if one.spec is not None}
+        ran_in = [Line(f"Runtime: {told.pop()}")] if len(told) == 1 and all(told) else []
+        return [*ran_in, self.table(), Line(self.verdict(), apart=True)]
+
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
         store, ranking = self.session.store, self.ranking()
@@ -260,7 +267,7 @@ def sweep_result(found: Sweep) -> Result[Sweep]:
         id=found.name,
         read=found.read,
         document=Sweep.document,
-        content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
+        content=lambda one: Sheet(one.verdict(), one.parts()),
         says=Sweep.verdict,
         rows=Sweep.table,
         store=found.session.store,

@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
@@ -46,11 +47,15 @@ def records() -> list[RuntimeRecord]:
     return found
 
 
-def record(name: str) -> RuntimeRecord:
+def record(name: str, libraries: Mapping[str, str] = MappingProxyType({})) -> RuntimeRecord:
     """Return the record of a runtime.
 
+    Args:
+        name: of the runtime.
+        libraries: versions that it had elsewhere, for the command that creates it; may be untrusted.
+
     Raises:
-        SpecError: there is no such runtime.
+        SpecError: there is no such runtime; the hint is the command that creates it.
         StoreError: its record cannot be read.
     """
     path = folder() / runtime(name).name / RECORD_NAME
@@ -63,7 +68,7 @@ def record(name: str) -> RuntimeRecord:
         known = [one["name"] for one in records()]
         raise SpecError(
             f"There is no runtime `{name}`.{nearest(name, known)}",
-            hint=f"Create it with `ortune runtimes add {name} --package onnxruntime==VERSION`.",
+            hint=f"Create it with `{command_to_add(name, libraries)}`.",
         ) from None
     except (OSError, ValueError) as error:
         raise StoreError(
@@ -75,8 +80,26 @@ def record(name: str) -> RuntimeRecord:
     return cast(RuntimeRecord, data)
 
 
-def pinned(text: str) -> str:
+def command_to_add(name: str, libraries: Mapping[str, str]) -> str:
+    """Return the command that creates a runtime with the recorded versions of its libraries."""
+    found = [
+        f" --package {package}=={version}"
+        for package, version in sorted(libraries.items())
+        if _OF_A_RUNTIME.fullmatch(package) and _VERSION.fullmatch(version)
+    ]
+    return f"ortune runtimes add {name}{''.join(found[:4]) or ' --package onnxruntime==VERSION'}"
+
+
+_OF_A_RUNTIME = re.compile(r"(onnxruntime|openvino)(-[a-z0-9-]{1,40})?")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+_-]{0,40}")
+
+
+def pinned(text: str, libraries: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the text of a runtime with the hash of its present content; `OWN` stays as it is.
+
+    Args:
+        text: `NAME` or `NAME@sha256:…`.
+        libraries: see `record`.
 
     Raises:
         SpecError: there is no such runtime, or its content is not the recorded one.
@@ -85,7 +108,7 @@ def pinned(text: str) -> str:
     asked = runtime(text)
     if asked.name == OWN:
         return OWN
-    found = record(asked.name)
+    found = record(asked.name, libraries)
     present = content_hash(Path(found["python"]))
     if asked.sha256 not in ("", present):
         raise SpecError(

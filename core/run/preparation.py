@@ -271,6 +271,25 @@ def with_workaround(error: TunerError, prepared: Prepared) -> TunerError:
     return error
 
 
+def environment_of(environment: Callable[..., wire.Environment], runtime: str) -> wire.Environment:
+    """Describe this machine with the libraries and providers of a runtime.
+
+    The fingerprint stays that of the machine with ORTune's own libraries, which identifies its results.
+
+    Args:
+        environment: of a service or a scheduler.
+        runtime: text of the runtime.
+
+    Raises:
+        SpecError: there is no such runtime.
+        WorkerError: the worker crashed or hung.
+    """
+    machine = environment()
+    if runtime == OWN:
+        return machine
+    return {**environment(runtime=runtime), "fingerprint": machine["fingerprint"]}
+
+
 def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
     """The machine, or None with a note: a result is useful without it."""
     try:

@@ -74,6 +74,32 @@ def check_runtime(spec: TrialSpec, info: wire.ModelInfo, run: Run) -> None:
         )
 
 
+def require_package(text: str, module: str, package: str, run: Run, *, needs: str) -> None:
+    """Refuse a runtime without an optional package.
+
+    Args:
+        text: the runtime; ORTune's own is not checked.
+        module: one of those in `wire.Capabilities.modules`.
+        package: that has the module.
+        run: starts a worker where the capabilities of the runtime are not known yet.
+        needs: what needs the package, for the message.
+
+    Raises:
+        SpecError: the runtime lacks it, or cannot load ONNX Runtime at all.
+    """
+    if text == OWN:
+        return
+    try:
+        known = capabilities(text, run)
+    except WorkerError:
+        return
+    if module not in known["modules"]:
+        raise SpecError(
+            f"The runtime `{runtime(text).name}` has no package `{package}`, which {needs} needs.",
+            hint=f"Add `{package}` to the packages of the runtime, or leave `runtime` out.",
+        )
+
+
 # --- capabilities -------------------------------------------------------------------------------------------
 
 
@@ -157,13 +183,9 @@ def _of_settings(spec: TrialSpec, known: wire.Capabilities) -> Iterator[Lack]:
     asked = settings_of(session_plan(spec.session))
     members = [f"{name} {one}" for name, several in asked["enums"].items() for one in several]
     names = [*asked["attributes"], *members, *asked["keys"], *asked["optimizers"]]
-    for name in (one for one in names if one in known["unknown"]):
-        yield Lack(f"it does not know `{name}`", f"{NEWER}, or leave `{name}` out.")
-    if spec.session.use_per_session_threads is False and _misses(known, "set_global_thread_pool_sizes"):
-        yield Lack(
-            "it cannot set the sizes of global thread pools",
-            f"{NEWER}, or leave `use_per_session_threads` out.",
-        )
+    if unknown := [f"`{one}`" for one in names if one in known["unknown"]]:
+        listed = " and ".join(filter(None, [", ".join(unknown[:-1]), unknown[-1]]))
+        yield Lack(f"it does not know {listed}", f"{NEWER}, or leave {listed} out.")
     if spec.session.provider_libraries and _misses(known, "register_execution_provider_library"):
         yield Lack("it cannot load provider libraries", f"{NEWER}, or leave `provider_libraries` out.")
 
@@ -175,7 +197,8 @@ def _of_providers(spec: TrialSpec, known: wire.Capabilities) -> Iterator[Lack]:
     for name in spec.session.requested_providers:
         fact = facts.get(name)
         if fact is None:
-            way = f"Choose among {', '.join(facts)}, or a runtime whose package has {name}."
+            loadable = ", ".join(one for one in facts if facts[one]["loadable"])
+            way = f"Choose among {loadable}, or a runtime whose package has {name}."
             yield Lack(f"its build has no {name}", way)
         elif not fact["loadable"]:
             yield Lack(f"{name} does not load in it: {fact['reason'].rstrip('.')}", fact["remedy"])

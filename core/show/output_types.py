@@ -99,6 +99,7 @@ class TrialDocument(TypedDict):
     error: ErrorRecord | None
     model: RequestedModel
     spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
+    runtime: str  # environment that it ran in: "own", or NAME@sha256:… with the hash of its content
     comparison: str | None  # ID of the comparison it was measured in
     fingerprint: str  # of the machine
     study: str

@@ -54,6 +54,7 @@ class Question(Spec):
     same_latency: bool = False  # the p50 may be no longer than that of ONNX Runtime's default
     budget_s: int = DEFAULT_BUDGET_S
     vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all settings with values to try
+    runtimes: tuple[str, ...] = Field(default=(), strict=False)  # vary besides the settings; empty: none
     variants: Literal["none", "existing", "make"] = "existing"  # make: create those that need the model only
     fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that keep the value of the start
     without: tuple[str, ...] = Field(default=(), strict=False)  # settings or values that are never tried

@@ -893,7 +893,28 @@ class GraphPlan(TypedDict):
 
     model_path: str
     session: SessionPlan | None  # also return the graph that this session runs; None: the model's own only
+    saved: NotRequired[SavedGraph]  # the optimized graph, saved in another runtime; `session` is None then
     output: str  # file to write the `graph.Graphs` to, as JSON
+
+
+class SaveGraphPlan(TypedDict):
+    """The job `save_graph`: save the optimized graph of a session, for the job `graph` in another runtime."""
+
+    model_path: str
+    session: SessionPlan
+    graph_path: str  # file to write
+
+
+class SaveGraphReply(ProvidersUsed):
+    """Reply of `save_graph`."""
+
+
+class SavedGraph(TypedDict):
+    """What the job `save_graph` has written."""
+
+    path: str
+    effective_providers: list[str]
+    notes: list[str]  # for the reader of the result
 
 
 class GraphReply(TypedDict):
@@ -1010,6 +1031,7 @@ LOADGEN = Request("loadgen", LoadGenReply)
 
 
 GRAPH = Request("graph", GraphReply)
+SAVE_GRAPH = Request("save_graph", SaveGraphReply)
 LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
@@ -1019,7 +1041,7 @@ CONTESTANT = Request("contestant", EmptyReply)
 IN_ANY_RUNTIME: frozenset[str] = frozenset(
     {
         *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
-        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS, SAVE_GRAPH),
     }
 )
 

@@ -143,6 +143,13 @@ def record_from_exception(error: Exception) -> ErrorRecord:
                 hint=f"Install it with `pip install '.[{extra}]'` in ORTune's folder.",
             )
         )
+    if isinstance(error, ModuleNotFoundError) and error.name == "PIL":  # ORTune's own runtime always has it
+        return record_from_error(
+            SpecError(
+                "Images need the package `pillow`, which the runtime does not have.",
+                hint="Add `pillow` to the packages of the runtime, or give the data as arrays in an `.npz`.",
+            )
+        )
     if isinstance(error, MemoryError):
         detail = str(error).strip().rstrip(".")
         return record_from_error(

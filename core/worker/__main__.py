@@ -171,6 +171,13 @@ def _graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return describe_graphs(payload, progress)
 
 
+def _save_graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.session.job_session import save_graph
+
+    _cap_memory(payload)
+    return save_graph(payload)
+
+
 def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.models.graph_layout import lay_out
 
@@ -211,6 +218,7 @@ JOBS: dict[str, Command] = {
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
     wire.GRAPH: _graph,
+    wire.SAVE_GRAPH: _save_graph,
     wire.LAYOUT: _layout,
     wire.LOADGEN: _loadgen,
     wire.FORKSERVER: _forkserver,

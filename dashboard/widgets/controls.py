@@ -198,7 +198,7 @@ def _has_libraries(name: str) -> bool:
 
 def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
     if group == "Providers":
-        _runtime(effects)
+        _runtime(record, spec, effects)
         provider_chain.providers()
     if group == "Protocol":
         comparison.protocol(spec, effects)
@@ -211,11 +211,13 @@ def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dic
         feeding.feeds(record, effects)
 
 
-def _runtime(effects: dict[str, str]) -> None:
-    """Draw the runtime, where there is another one than ORTune's own."""
+def _runtime(record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
+    """Draw the runtime and what it lacks for the other settings, where there is another than ORTune's own."""
     if not runtimes.others() and not is_changed(fields.RUNTIME):
         return
     one(trial_setting(_RUNTIME), effects.get(_RUNTIME))
+    if spec is not None and (reason := state.lacking(spec, record)):
+        st.caption(f":material/block: {format.plain(reason)}")
     page_frame.link("machine", "Manage runtimes")
 
 

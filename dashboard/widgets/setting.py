@@ -140,7 +140,7 @@ def _libraries(label: str, key: str, text: str) -> None:
 def _runtime(label: str, key: str, text: str) -> None:
     """Draw the choice of the runtime: those of this machine, and one of a loaded trial that it lacks."""
     own = state.environment()["libraries"]
-    chosen = st.session_state[key]
+    chosen = st.session_state[key] = runtimes.chosen(st.session_state[key])
     st.selectbox(
         label,
         list(dict.fromkeys([OWN, *runtimes.others(), chosen])),

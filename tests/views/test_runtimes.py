@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from core.run import runtime_check
 from core.store import ModelRecord
 from core.wire.runtime import OWN, RuntimeRecord
 from dashboard import fields, runtimes, state
 from tests import other_runtimes
 from tests.fresh_environment import onnxruntime_distribution
+from tests.views import sample_results
 from tests.views.page import Open, click, keys, lines, texts, unfolded, widget
 
 NAME = "same"
@@ -61,14 +64,64 @@ def test_a_comparison_gets_the_settings_once_for_each_chosen_runtime(
         None,
         f"{NAME}@sha256:{other['sha256']}",
     ]
-    own, another = (one for one in lines(at, "**ORT default"))
-    assert "runtime own" in own
-    assert f"runtime {NAME}" in another
+    assert lines(at, f"**ORT default ({OWN})**")
+    assert lines(at, f"**ORT default ({NAME})**")
     assert "sha256" not in texts(at).lower()
     shutil.rmtree(Path(other["python"]).parents[2])
     runtimes._records.clear()
     runtimes.pinned.clear()
     at.run()
     assert not at.exception
-    assert lines(at, "cannot load", f"`{NAME}`")
+    assert lines(at, "cannot load", f"`{NAME}`", f"ortune runtimes add {NAME}")
     assert at.button(key="compare.run").disabled
+
+
+def test_what_a_runtime_lacks_is_said_beside_it_before_the_run(
+    open_page: Open, mlp: ModelRecord, other: RuntimeRecord, home: Path
+) -> None:
+    at = open_page("tune", model=mlp)
+    widget(at, "runtime").set_value(NAME).run()
+    assert not at.button(key="run").disabled
+    kept = home / "runtimes" / NAME / runtime_check.FILE_NAME
+    known = json.loads(kept.read_text())
+    known["found"] |= {"ir_version": 3}
+    kept.write_text(json.dumps(known))
+    at.run()
+    assert not at.exception
+    assert lines(at, f"`{NAME}`", "IR version", 3)
+    assert at.button(key="run").disabled
+    assert "IR version" in at.button(key="run").help
+    widget(at, "runtime").set_value(OWN).run()
+    assert not at.button(key="run").disabled
+
+
+def test_a_loaded_result_of_a_changed_or_removed_runtime_says_so(
+    open_page: Open, mlp: ModelRecord, other: RuntimeRecord, home: Path
+) -> None:
+    pinned = f"{NAME}@sha256:{other['sha256']}"
+    spec = sample_results.spec_for(mlp).model_copy(update={"runtime": pinned})
+    trial = sample_results.put_measured(state.store(), mlp, spec, fingerprint="here", rows=1)
+    at = open_page("tune", trial=trial.id)
+    assert at.session_state[fields.RUNTIME] == NAME
+    other_runtimes.change(home, NAME)
+    runtimes.pinned.clear()
+    at = open_page("tune", trial=trial.id)
+    assert f"{NAME} · changed since {other['sha256'][:8]}" in widget(at, "runtime").options
+    assert lines(at, f"`{NAME}`", other["sha256"][:12])
+    assert at.button(key="run").disabled
+    widget(at, "runtime").set_value(NAME).run()
+    assert not at.button(key="run").disabled
+    shutil.rmtree(home / "runtimes" / NAME)
+    runtimes._records.clear()
+    runtimes.pinned.clear()
+    at = open_page("tune", trial=trial.id)
+    assert f"{NAME} · not on this machine" in widget(at, "runtime").options
+    assert at.button(key="run").disabled
+
+
+def test_an_old_label_still_names_its_runtime(other: RuntimeRecord) -> None:
+    other_name = "older"
+    for text in (OWN, NAME, f"{NAME}@sha256:{'0' * 64}", other_name):
+        label = runtimes.label(text, {"onnxruntime": "1.30.0"})
+        assert label != text
+        assert runtimes.chosen(label) == text.partition("@")[0]

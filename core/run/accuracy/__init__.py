@@ -35,6 +35,7 @@ from core.run.accuracy.accuracy_metrics import (
 )
 from core.run.plan import feed_plan, session_plan
 from core.run.preparation import Resolved, describe, inspect_model, prepare_trial, resolve_trial
+from core.run.runtime_check import check_runtime, require_package
 from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -144,7 +145,16 @@ def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
     if resolved is None:
         return
     info = resolved.record.info
-    feed_plan(_dataset_workload(spec.workload, info, live=_quantizes_at_run_time(info)), info)
+    workload = _dataset_workload(spec.workload, info, live=_quantizes_at_run_time(info))
+    feed_plan(workload, info)
+    _check_runtime(resolved, workload, asked, run)
+
+
+def _check_runtime(resolved: Resolved, workload: WorkloadSpec, asked: DatasetSpec, run: Run) -> None:
+    spec = resolved.spec.model_copy(update={"workload": workload})
+    check_runtime(spec, resolved.record.info, run)
+    if dataset_plan(asked)["kind"] != "npz":
+        require_package(spec.runtime, "PIL", "pillow", run, needs="reading images")
 
 
 def known_accuracy(
@@ -225,6 +235,7 @@ def _plan(
     info = resolved.record.info
     live = _quantizes_at_run_time(info)
     workload = _dataset_workload(resolved.spec.workload, info, live=live)
+    _check_runtime(resolved, workload, asked, run)
     path, copied = resolved.record.path, list[str]()
     if resolved.spec.model.precision == "fp16":
         prepared = prepare_trial(resolved, store, run)

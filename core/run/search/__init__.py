@@ -28,7 +28,15 @@ from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
 from core.run.search.plan import FIXED_S, screening_share, sought
 from core.run.search.running import search_job_work
-from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
+from core.run.search.search_space import (
+    axes_of,
+    exclusion_words,
+    models_of,
+    place_of,
+    space_of,
+    unknown_to,
+    unknown_words,
+)
 from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
 from core.run.search.time_needed import (
@@ -102,7 +110,7 @@ def prepare(
         owner=owner,
         fingerprint=machine["fingerprint"] if machine is not None else "",
     )
-    prepared = _prepared(record, question, resolved, store, machine)
+    prepared = _prepared(record, question, resolved, store, machine, run)
     if question.warm_start:
         prepared = _with_earlier(prepared, store)
     return _in_time(prepared, store)
@@ -177,7 +185,7 @@ def continue_search(
             answer=None,
             error=None,
         )
-    prepared = _prepared(record, asked, resolved, store, machine)
+    prepared = _prepared(record, asked, resolved, store, machine, run)
     return _in_time(replace(prepared, notes=[*notes, *prepared.notes]), store)
 
 
@@ -187,15 +195,18 @@ def _prepared(
     resolved: Resolved,
     store: Store,
     machine: wire.Environment | None,
+    run: Run,
 ) -> Prepared:
     models = models_of(store, resolved.record, question)
-    found = space_of(resolved.spec, question, place_of(machine, resolved, question), models)
+    place, unknown = place_of(machine, resolved, question), unknown_to(resolved.spec, run)
+    axes = axes_of(resolved.spec, question, place, models)
+    found = space_of(resolved.spec, question, place, models, unknown=unknown)
     return Prepared(
         record=record,
         question=question,
         resolved=resolved,
         space=found,
-        notes=exclusion_words(models, found),
+        notes=[*unknown_words(resolved.spec, axes, unknown), *exclusion_words(models, found)],
         threads=1 if machine is None else machine["cpu"]["ort_default_threads"],
         models=models,
     )
@@ -309,10 +320,11 @@ def _with_pinned_runtimes(question: Question) -> Question:
     Raises:
         SpecError: there is no such runtime, or its content has another hash.
     """
-    if (varied := question.vary.get(RUNTIME)) is None:
-        return question
-    found = [None if one is None else runtimes.pinned(str(one)) for one in varied]
-    return question.model_copy(update={"vary": {**question.vary, RUNTIME: found}})
+    found: dict[str, Any] = {"runtimes": tuple(runtimes.pinned(one) for one in question.runtimes)}
+    if (varied := question.vary.get(RUNTIME)) is not None:
+        values = [None if one is None else runtimes.pinned(str(one)) for one in varied]
+        found["vary"] = {**question.vary, RUNTIME: values}
+    return question.model_copy(update=found)
 
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:
@@ -340,7 +352,8 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
     priors: dict[Choice, tuple[float, float]] = {}
     notes: list[str] = []
     for study in store.studies(model_sha256=record.model_sha256, limit=EARLIER):
-        here = bool(record.fingerprint) and study.fingerprint == record.fingerprint
+        on_this = bool(record.fingerprint) and study.fingerprint == record.fingerprint
+        here = on_this and study.spec.get(RUNTIME) == record.spec.get(RUNTIME)
         seen = []
         for data in study.tried:
             one = evaluation_from_dict(data)
@@ -354,7 +367,10 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
             if len(hints) < MOST_HINTS and any(choice):
                 hints[choice] = None
         if seen:
-            where = "on this machine" if here else "on another machine (its ratios are only a hint)"
+            where = (
+                f"{'in another runtime' if on_this else 'on another machine'} (its ratios are only a hint)"
+            )
+            where = "on this machine" if here else where
             notes.append(
                 f"Search {study.id} of this model {where} suggested the first configurations. All were "
                 "measured again."

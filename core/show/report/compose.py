@@ -32,6 +32,7 @@ from core.show.report.subjects import (
     AboutTrial,
     AboutUpgrade,
 )
+from core.show.runtime_text import runtime_text
 from core.show.setting_chips import changes_text
 from core.show.sheets import (
     Fact,
@@ -473,10 +474,14 @@ def _method(comparison: Comparison | None) -> list[Section]:
 
 
 def _machine(trials: Iterable[Trial]) -> list[Section]:
-    found: Any = next((one.facts["environment"] for one in trials if one.facts.get("environment")), None)
-    if not found:
+    """Return the machine with ORTune's own libraries where a trial ran in them, and the other runtimes."""
+    known = sorted((one for one in trials if one.facts.get("environment")), key=runtime_text)
+    if not known:
         return []
-    return [Section(title="Machine", parts=models_and_machines.machine_facts(found))]
+    found: Any = known[0].facts["environment"]
+    others = dict.fromkeys(text for one in known if (text := runtime_text(one)))
+    parts = [*models_and_machines.machine_facts(found), *(Fact("runtime", text) for text in others)]
+    return [Section(title="Machine", parts=parts)]
 
 
 def _cost(found: Sequence[cost.Named], price: Price | None) -> Section | None:

@@ -36,6 +36,7 @@ from core.spec.settings.search_values import (
     no_values,
     openvino_streams,
     openvino_threads,
+    runtimes_of_place,
     stream_counts,
     stream_types,
     threads,
@@ -578,6 +579,7 @@ SETTINGS: tuple[TrialSetting, ...] = (
         default=OWN,
         help="The Python environment whose ONNX Runtime runs the model: `own`, ORTune's, or one from "
         "`ortune runtimes list`.",
+        search_values=runtimes_of_place,
         advanced=True,
     ),
     TrialSetting(

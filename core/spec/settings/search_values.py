@@ -25,6 +25,7 @@ class Place:
     streams: bool = False  # the objective is throughput, which several callers at the same time may raise
     memory: bool = False  # the question includes memory
     devices: tuple[str, ...] = ()  # of OpenVINO that exist here
+    runtimes: tuple[str, ...] = ()  # that may vary; empty: all configurations keep theirs
 
 
 ValueRule = Callable[[Setting, Place], tuple[Any, ...]]  # includes the default unless it is None
@@ -35,6 +36,11 @@ def values_by_kind(setting: Setting, place: Place) -> tuple[Any, ...]:
     if getattr(setting, "target", "") not in CHANGES_A_SESSION:
         return ()
     return both_values(setting, place) if setting.kind == "bool" else setting.choices
+
+
+def runtimes_of_place(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """The runtimes among which the user lets the search choose."""
+    return place.runtimes
 
 
 def no_values(setting: Setting, place: Place) -> tuple[Any, ...]:

@@ -21,7 +21,6 @@ from core.worker.session import CPU, ORT_ERRORS
 INTERFACES = (
     # those that ORTune calls and that some version since 1.17 lacks
     "preload_dlls",
-    "set_global_thread_pool_sizes",
     "register_execution_provider_library",
     "get_ep_devices",
     "SessionOptions.add_provider",

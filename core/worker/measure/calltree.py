@@ -19,7 +19,7 @@ from core.worker.measure.trace import Event, Source, number
 
 _HOLDS_BODY = frozenset({"If", "Loop", "Scan"})
 _NAME_SUFFIX = "_kernel_time"
-_FENCES = ("_fence_before", "_fence_after")  # versions before 1.20 write two more events for each call
+_FENCES = ("_fence_before", "_fence_after")  # before 1.22 each call has these two more
 
 Call = tuple[Event, "Sequence[Call]"]  # a call of a node, and the calls in its body
 

@@ -121,19 +121,24 @@ def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
     return configurations.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
 
 
-def can_load(entry: Entry) -> bool:
+def can_load(record: ModelRecord, entry: Entry) -> bool:
     """Return whether an entry can be loaded on this machine, as far as is known before the comparison."""
-    if runtimes.missing(entry.spec):
+    if _lacking(record, entry):
         return False
     return entry.spec.session.allow_fallback or not _missing_provider(entry)
+
+
+def _lacking(record: ModelRecord, entry: Entry) -> str:
+    """Return why the runtime of an entry cannot run it; empty: it can, or that is not known."""
+    model = _model_of(entry.spec, record)
+    return state.lacking(entry.spec, model) if model is not None else ""
 
 
 def _missing_provider(entry: Entry) -> str:
     if not entry.spec.session.providers:
         return ""
     try:
-        facts = state.environment(runtimes.pinned(entry.spec.runtime))["providers"]
-        return configurations.missing_provider(entry.spec, facts)
+        return configurations.missing_provider(entry.spec, state.providers(entry.spec.runtime))
     except TunerError:  # shown on the Machine page
         return ""
 
@@ -261,8 +266,8 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
                 format.plain(" · ".join([entry.source, *(one.chip for one in found)])),
                 help="  \n".join(f"`{one.full}`" for one in found) or None,
             )
-            if missing := runtimes.missing(entry.spec) or _missing_provider(entry):
-                color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
+            if missing := _lacking(record, entry) or _missing_provider(entry):
+                color, word = ("orange", "falls back") if can_load(record, entry) else ("red", "cannot load")
                 st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")
         if baseline is not None:
             st.button(
