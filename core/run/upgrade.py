@@ -165,7 +165,7 @@ def _stored(store: Store, comparison_id: str) -> tuple[Comparison | None, Sequen
 # --- the work -----------------------------------------------------------------------------------------------
 
 
-def upgrade_job(asked: AskedUpgrade, record: UpgradeRecord) -> Job:
+def job_of(asked: AskedUpgrade, record: UpgradeRecord) -> Job:
     """Return the job; its result names the upgrade."""
     names = f"{runtime(asked.before).name} → {runtime(asked.after).name}"
     count = f"{len(asked.models)} model{'s' * (len(asked.models) != 1)}"

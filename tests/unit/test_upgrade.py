@@ -97,8 +97,16 @@ def test_a_model_that_a_runtime_refuses_is_a_result(
     assert found.outputs_differ is None
 
 
+def test_a_budget_that_is_too_small_says_nothing_about_the_runtimes() -> None:
+    short: ErrorRecord = {**REFUSAL, "type": "BudgetError"}
+    trials = [trial(one, state="FAIL", error=short) for one in ("old", "new")]
+    comparison = builders.comparison({"new": "candidate", "old": "baseline"}, state="FAIL", error=short)
+    found = judge(UpgradeItem(model="m", comparison="c1"), comparison, trials)
+    assert (found.state, found.fails, found.error) == (State.UNUSABLE, True, short)
+
+
 def test_a_model_without_a_comparison_has_its_error_or_is_not_measured() -> None:
-    assert judge(UpgradeItem(model="m", error=REFUSAL), None).state == State.FAILED
+    assert judge(UpgradeItem(model="m", error=REFUSAL), None).state == State.UNUSABLE
     assert (
         judge(UpgradeItem(model="m", error={**REFUSAL, "type": "Cancelled"}), None).state == State.CANCELLED
     )

@@ -161,7 +161,7 @@ def _remarks(row: UpgradeRow) -> list[tuple[str, Color | None]]:
     """Return what the table does not show: errors, differing outputs, warnings, and the sizes used."""
     found: list[tuple[str, Color | None]] = []
     if row.error is not None:
-        where = "" if row.state == State.FAILED else f"{row.state.word}: "
+        where = "" if row.state == State.UNUSABLE else f"{row.state.word}: "
         found.append((f"{where}{row.error['message']} {row.error['hint']}".strip(), row.state.color))
     if row.outputs_differ:
         found.append((f"OUTPUTS DIFFER: {row.outputs_reason}", "red"))
