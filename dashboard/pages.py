@@ -73,6 +73,7 @@ _TABLE = (
         r"|low_percent|rows|dim\..+|timeout|trace|turns|seed|streams|threads|view|tail",
         recorded=lambda store: [one.model_sha256 for one in store.trials(kind="load")],
     ),
+    Page(title="Fleet", icon="lan", group="Measure"),
     Page(
         title="Profile",
         icon="search_insights",

@@ -152,8 +152,8 @@ def check_runtime(
 
 
 def is_sound(check: RuntimeCheck) -> bool:
-    """Whether a check found nothing wrong: the content is unchanged, and the smallest model ran if tried."""
-    return not check["changed"] and check["runs"] is not False
+    """Whether a check found nothing wrong: the content is unchanged, and every engine ran a model."""
+    return not check["changed"] and bool(check["runs"]) and not any(check["runs"].values())
 
 
 @arguments.checked()

@@ -6,6 +6,7 @@ from typing import Any
 
 from core.api import arguments
 from core.api.explaining import explanation_result
+from core.api.fleet_answers import fleet_result
 from core.api.judging import Accuracies, accuracy_result
 from core.api.load import load_test_result
 from core.api.measuring import comparison_result, trial_result
@@ -19,6 +20,7 @@ from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutFleet,
     AboutLoad,
     AboutScorecard,
     AboutSearch,
@@ -85,6 +87,8 @@ def _result_of(session: Session, about: About) -> Result[Any]:
             return _stored_scorecard(store, about)
         case AboutUpgrade():
             return upgrade_result(session, about.record.id)
+        case AboutFleet():
+            return fleet_result(session, about.summary.run.id)
 
 
 def _accuracy(store: Store, ref: str) -> Result[Accuracies] | None:

@@ -136,6 +136,9 @@ COMMANDS = {
         "app",
         "Add, list, check and remove runtimes: environments with another ONNX Runtime.",
     ),
+    "fleet": Command(
+        "fleet", "app", "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers."
+    ),
     "schema": Command(
         "schema",
         "schema",

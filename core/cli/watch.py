@@ -7,6 +7,8 @@ another job has the machine. It writes nothing to stdout.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
 from core.show import interim
 from core.show.load_text import progress_parts
+from core.wire import variables
 from core.wire.errors import TunerError
 from core.wire.units import visible
 
@@ -62,7 +65,8 @@ class Progress:
     def __init__(self, stream: TextIO, *, quiet: bool) -> None:
         self._stream = stream
         self._quiet = quiet
-        self._live = not quiet and stream.isatty()
+        self._json = os.environ.get(variables.PROGRESS) == "json"
+        self._live = not quiet and not self._json and stream.isatty()
         self._last = ""
         self._ahead = ""
         self._written_at = time.monotonic()  # a job of a few seconds writes no log lines
@@ -76,7 +80,7 @@ class Progress:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{text[:width]}")
         elif self._is_line_due(status):
-            self._write(f"{text}\n")
+            self._write(f"{json.dumps(_progress_data(status)) if self._json else text}\n")
             self._written_at = time.monotonic()
         else:
             return
@@ -138,6 +142,14 @@ def _upgraded(live: Mapping[str, Any] | None) -> str:
     """Return the model that an upgrade measures: "2/40 resnet18.onnx, "; empty: it is no upgrade."""
     found = (live or {}).get("upgrade")
     return f"{found['number']}/{found['of']} {found['model']}, " if found else ""
+
+
+def _progress_data(status: Status) -> dict[str, Any]:
+    """Return the progress of a job as plain data."""
+    return {
+        **{"state": status.state, "stage": status.stage, "done": status.done, "total": status.total},
+        "text": visible(describe(status)),
+    }
 
 
 def _search_progress(status: Status, live: Mapping[str, Any]) -> str:

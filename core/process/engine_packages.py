@@ -44,10 +44,11 @@ def check_installed(engine: str, of: str = OWN) -> None:
         SpecError: it lacks them, or there is no such runtime.
         StoreError: the runtime's record cannot be read.
     """
-    needed = ENGINES[engine].packages
-    if not needed or installed(engine, of):
+    needed, name = ENGINES[engine].packages, runtime(of).name
+    unknown = name != OWN and not runtimes.record(name)["versions"]
+    if not needed or unknown or installed(engine, of):
         return
-    name, package = runtime(of).name, needed[0]
+    package = needed[0]
     if name == OWN:
         raise SpecError(
             f"The engine `{engine}` needs the package `{package}`, which is not installed.",

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.comparison import Comparison
+from core.evidence.fleet.fleet_types import FleetRun, HostRecord
+from core.evidence.fleet.summary import Section, Summary
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import GraphRow, ProfileMatch
 from core.evidence.load.loadgen_result import LoadGenResult
@@ -34,6 +36,7 @@ from core.run.search.stored import answer_of, trials_of
 from core.run.sizes import Size
 from core.run.sweep import Measured, Point, join
 from core.run.variants import creation_check, precision_of_model, variant_of
+from core.show import fleet_text
 from core.show.output_types import Limit
 from core.show.report import Report
 from core.show.sheets import sweeps
@@ -378,6 +381,71 @@ def node_errors(name: str, found: Located, curve: Sequence[Choice]) -> dict[str,
 def loadgen(found: LoadGenResult) -> dict[str, Any]:
     """Return a cross-check with LoadGen."""
     return {**COMPLETE, **found}
+
+
+# --- fleets -------------------------------------------------------------------------------------------------
+
+
+def fleet(found: Summary) -> dict[str, Any]:
+    """Return a fleet run with the answers to its questions."""
+    run = found.run
+    return {
+        "run": run.id,
+        "name": run.name,
+        "state": run.state,
+        "phase": run.phase,
+        "owner": run.owner,
+        "created_at": run.created_at,
+        "finished_at": run.finished_at,
+        "hosts": [{"record": one, "kind": one.kind} for one in run.hosts],
+        "questions": [_fleet_answers(one, run) for one in found.sections],
+    }
+
+
+def fleet_hosts(hosts: Sequence[HostRecord]) -> dict[str, Any]:
+    """Return the hosts of a fleet."""
+    return {"hosts": [{"record": one, "kind": one.kind} for one in hosts]}
+
+
+def fleet_runs(runs: Sequence[FleetRun]) -> dict[str, Any]:
+    """Return a list of fleet runs."""
+    return {
+        "runs": [
+            {
+                "run": one.id,
+                "name": one.name,
+                "state": one.state,
+                "created_at": one.created_at,
+                "finished_at": one.finished_at,
+                "owner": one.owner,
+                "hosts": [host.name for host in one.hosts],
+                "questions": len(one.questions),
+            }
+            for one in runs
+        ]
+    }
+
+
+def _fleet_answers(section: Section, run: FleetRun) -> dict[str, Any]:
+    of = section.matrix
+    question = next(one for one in run.questions if one.number == of.question)
+    return {
+        "question": of.question,
+        "command": question.command,
+        "phase": of.phase,
+        "model": {"name": of.model, "sha256": of.model_sha256},
+        "arguments": question.arguments,
+        "answer": fleet_text.answer(section)[0],
+        "metric": of.metric,
+        "names": fleet_text.names(of.configurations, of.model),
+        "configurations": of.configurations,
+        "hosts": of.rows,
+        "portability": section.portability,
+        "spreads": section.spreads,
+        "disagreements": section.disagreements,
+        "costs": section.costs,
+        "answers": list(run.answers_of(of.question).values()),
+    }
 
 
 # --- searches and the machine -------------------------------------------------------------------------------

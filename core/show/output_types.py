@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_type_hints
+from typing import Any, Literal, NotRequired, Optional, TypedDict, TypeVar, get_args, get_type_hints
 
 from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.evaluations import Evaluation
+from core.evidence.fleet.costs import Costs
+from core.evidence.fleet.fleet_types import Answer, Command, HostRecord, Phase, RunState
+from core.evidence.fleet.kinds import Disagreement, Spread
+from core.evidence.fleet.matrix import Configuration, HostRow
+from core.evidence.fleet.portability import Portability
 from core.evidence.fusion_difference import Fusion
 from core.evidence.graph_changes import GraphChange
 from core.evidence.load.load_types import LoadResult
@@ -796,6 +801,98 @@ class StudyDeletedDocument(TypedDict):
     deleted: str
 
 
+# --- fleets ---------------------------------------------------------------------------------------------
+
+
+class FleetHostDocument(TypedDict):
+    """A host of a fleet and its facts."""
+
+    record: HostRecord
+    kind: str  # hosts of equal kind have equal machines and libraries
+
+
+class FleetAnswersDocument(TypedDict):
+    """The answers to one question."""
+
+    question: int
+    command: Command
+    phase: Phase  # portability: the winners of all searches, compared on every host
+    model: NamedModel
+    arguments: list[str]  # of the command, after the model
+    answer: str  # one sentence
+    metric: str  # that the ratios compare
+    names: dict[str, str]  # key of a configuration -> displayed name
+    configurations: list[Configuration]
+    hosts: list[HostRow]
+    portability: Portability | None  # null: no comparison of several configurations
+    spreads: list[Spread]  # between machines of one kind
+    disagreements: list[Disagreement]  # hosts of one kind with different decided verdicts
+    costs: Costs | None  # null: no host has a price
+    answers: list[Answer]  # with the documents of the hosts; the store holds their raw measurements
+
+
+class FleetDocument(TypedDict):
+    """A fleet run: its hosts, and the answers to its questions."""
+
+    run: str  # ID
+    name: str
+    state: RunState
+    phase: Phase
+    owner: str
+    created_at: float  # seconds since the epoch
+    finished_at: float | None
+    hosts: list[FleetHostDocument]
+    questions: list[FleetAnswersDocument]
+
+
+class FleetHostsDocument(TypedDict):
+    """The hosts of a fleet now."""
+
+    hosts: list[FleetHostDocument]
+
+
+class FleetRunEntry(TypedDict):
+    """A fleet run in a list."""
+
+    run: str  # ID
+    name: str
+    state: RunState
+    created_at: float  # seconds since the epoch
+    finished_at: float | None
+    owner: str
+    hosts: list[str]  # names
+    questions: int
+
+
+class FleetRunsDocument(TypedDict):
+    """All fleet runs of a client, newest first."""
+
+    runs: list[FleetRunEntry]
+
+
+class FleetCertificatesDocument(TypedDict):
+    """The certificates that `fleet init` created."""
+
+    folder: str
+    created: list[str]  # folders, one for each machine; empty: all had a certificate
+
+
+class FleetFileDocument(TypedDict):
+    """A written configuration, or why there is none."""
+
+    file: str
+    host: str  # empty: the file for all hosts
+    missing: str  # why there is no file; empty: it was written
+
+
+class FleetExportDocument(TypedDict):
+    """The files that `fleet export` wrote."""
+
+    run: str
+    folder: str
+    files: list[FleetFileDocument]
+
+
 # --- the machine and the store --------------------------------------------------------------------------
 
 
@@ -909,6 +1006,12 @@ DOCUMENTS: Mapping[str, Any] = {
     "machine --peaks": PeaksDocument,
     "profile --import": ImportDocument,
     "compare --import": ImportDocument,
+    "fleet init": FleetCertificatesDocument,
+    "fleet hosts": FleetHostsDocument,
+    **{f"fleet {name}": FleetDocument for name in (*get_args(Command), "run", "resume", "cancel", "show")},
+    "fleet runs": FleetRunsDocument,
+    "fleet export": FleetExportDocument,
+    "fleet report": ReportDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

@@ -575,6 +575,8 @@ _KINDS = {type(None): "nothing", list: "a list"}
 def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
     """Read an exported configuration; `measured` and `environment` are informative and not part of it.
 
+    So is `per_machine`, which `core.spec.per_machine` reads.
+
     Args:
         text: of the file.
         expert: whether the operator allows `expert`; a file alone cannot turn it on.
@@ -595,7 +597,7 @@ def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
             f"`schema` must be {SCHEMA}, but got {schema!r:.80}.",
             hint="Export the configuration again with this version of ORTune.",
         )
-    for informative in ("measured", "environment"):
+    for informative in ("measured", "environment", "per_machine"):
         data.pop(informative, None)
     if not expert:
         refuse_expert(data)

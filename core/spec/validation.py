@@ -86,4 +86,4 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
         if not found:
             return []
         model = found[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]

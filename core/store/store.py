@@ -24,7 +24,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import pruning, queries, rows
+from core.store import pruning, queries, rows, transfer
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.pruning import PruneResult
@@ -54,6 +54,7 @@ from core.store.statements import (
     update,
 )
 from core.store.tags import Change, Tags
+from core.store.transfer import Origin, StoredRows
 from core.wire.errors import INTERRUPTED, StoreError
 
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
@@ -505,6 +506,29 @@ class Store:
                     for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS)
                 },
             )
+
+    # --- rows of other stores ---------------------------------------------------------------------------
+
+    def rows_of(self, process: str) -> StoredRows:
+        """Return all rows that a process stored, as `create_trial` names it, for `adopt` of another store."""
+        with self._database.reading() as db:
+            return transfer.rows_of(db, process)
+
+    def adopt(self, found: StoredRows, origin: Origin) -> int:
+        """Insert rows of another store in one transaction, and return the number of new trials.
+
+        Rows that are here already do not change, so that the same rows may come twice.
+
+        Raises:
+            StoreError: a row changed on the way, or nothing can be written.
+        """
+        try:
+            with self._database.writing() as db:
+                return transfer.adopt(db, found, origin)
+        except Damage as damage:
+            raise StoreError(
+                f"A row of another store arrived damaged: {damage}.", hint="Fetch it again."
+            ) from None
 
     # --- interrupted jobs and rescued results -----------------------------------------------------------
 

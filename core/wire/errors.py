@@ -129,6 +129,7 @@ EXTRAS = {
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
     "mlperf_loadgen": "loadgen",
     "openvino": "openvino",
+    **dict.fromkeys(("distributed", "dask", "cryptography"), "fleet"),
 }
 
 

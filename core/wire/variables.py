@@ -20,6 +20,9 @@ USERS = "ORTUNE_USERS"
 MAX_UPLOAD_BYTES = "ORTUNE_MAX_UPLOAD_BYTES"
 MAX_WAITING_BYTES = "ORTUNE_MAX_WAITING_BYTES"
 OPEN_FOLDERS = "ORTUNE_OPEN_FOLDERS"
+PROGRESS = "ORTUNE_PROGRESS"
+FLEET_SCHEDULER = "ORTUNE_FLEET_SCHEDULER"
+FLEET_CERTS = "ORTUNE_FLEET_CERTS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,5 +112,23 @@ VARIABLES: tuple[Variable, ...] = (
         sets="The folders from which workers may read data files. The dashboard sets this variable for its "
         "workers; do not set it yourself.",
         default="no restriction",
+    ),
+    Variable(
+        name=PROGRESS,
+        read_by="all",
+        sets="`json` makes commands write their progress to stderr as one JSON object per line.",
+        default="text",
+    ),
+    Variable(
+        name=FLEET_SCHEDULER,
+        read_by="all",
+        sets="The address of the fleet's scheduler, as `--scheduler` takes it.",
+        default="`fleet` uses this machine as its only host",
+    ),
+    Variable(
+        name=FLEET_CERTS,
+        read_by="all",
+        sets="The folder with this machine's certificate for a fleet, as `--certs` takes it.",
+        default="no certificate, which allows loopback addresses only",
     ),
 )

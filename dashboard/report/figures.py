@@ -19,6 +19,7 @@ from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutFleet,
     AboutLoad,
     AboutSearch,
     AboutSweep,
@@ -33,6 +34,7 @@ from core.wire.profile import profile_from_dict
 from dashboard.charts import (
     compare_charts,
     explain_charts,
+    fleet_charts,
     latency_charts,
     load_charts,
     load_cost_charts,
@@ -74,6 +76,8 @@ def plots_of(about: About) -> list[Plot]:
             return list(_explanation_figures(about))
         case AboutUpgrade():
             return list(_upgrade(about))
+        case AboutFleet():
+            return list(_fleet(about))
     return []  # a scorecard is a table
 
 
@@ -265,6 +269,25 @@ def _curve(about: AboutSweep) -> Iterator[Plot]:
             figure=sweep_charts.curve(info),
             alt=f"{title} over {x} at {len(complete)} measured points; bands: 95 % intervals",
         )
+
+
+def _fleet(about: AboutFleet) -> Iterator[Plot]:
+    for section in about.summary.sections:
+        of, found = section.matrix, section.portability
+        title = f"Question {of.question}"
+        if found is not None and len(found.hosts) > 1 and len(of.configurations) > 1:
+            info = fleet_charts.regret_info(of, found, about.summary.run.hosts)
+            yield Plot(
+                title=f"{title}: regret by host and configuration",
+                figure=fleet_charts.regrets(info),
+                alt=fleet_charts.regret_alt(info),
+            )
+        elif (gains := fleet_charts.gain_info(of)) is not None:
+            yield Plot(
+                title=f"{title}: speed-up by host",
+                figure=fleet_charts.gains(gains),
+                alt=fleet_charts.gain_alt(gains),
+            )
 
 
 def _explanation_figures(about: AboutDifference) -> Iterator[Plot]:

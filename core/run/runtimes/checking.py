@@ -12,10 +12,13 @@ from typing import TypedDict
 
 from core import wire
 from core.process import runtimes, scratch
+from core.process.contestant_workers import Workers
 from core.process.job_worker import Progress
 from core.run.job import Ending, Job, Outcome, Service
+from core.run.plan import contestant_plan, session_plan
+from core.run.runtime_check import capabilities, known_settings
 from core.run.runtimes.creation import KIND
-from core.spec.settings import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS, SETTINGS
+from core.spec import spec_from_dict
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.runtime import IDENTITY_MODEL, RuntimeRecord, runtime
 
@@ -33,10 +36,11 @@ class RuntimeCheck(TypedDict):
     changed: list[str]  # what differs from the time it was added, in sentences; empty: nothing
     environment: wire.Environment  # as a worker finds it there; `ort_build` is empty without ONNX Runtime
     engines: dict[str, str]  # library that runs models -> version
-    settings: int  # number of known settings, config entries and optimizers that were looked for
+    settings: int  # number of settings, config entries and optimizers that were looked for; 0: none
     unknown_settings: list[str]  # those that its ONNX Runtime does not know
-    runs: bool | None  # it ran the smallest model; null: it was not tried
-    reason: str  # why it did not run; empty: it did
+    ir_version: int  # newest that its ONNX Runtime reads; 0: unknown
+    opsets: dict[str, int]  # domain ("" is ai.onnx) -> newest opset that it reads
+    runs: dict[str, str]  # engine -> why it did not run the smallest model; empty: it did
 
 
 def check_job(name: str) -> Job:
@@ -67,18 +71,18 @@ def check(record: RuntimeRecord, service: Service) -> RuntimeCheck:
     present = runtimes.content_hash(python)
     changed = list(_changes(record, present, python, service))
     environment = _environment(record, changed, service)
-    unknown, searched = _settings(record, environment, service)
-    reason = _run_smallest(record, environment, service)
+    known = _capabilities(record, environment, service)
     return {
         "runtime": record,
         "sha256": present,
         "changed": changed,
         "environment": environment,
         "engines": engines(environment["libraries"]),
-        "settings": searched,
-        "unknown_settings": unknown,
-        "runs": not reason if environment["ort_build"] else None,
-        "reason": reason,
+        "settings": 0 if known is None else _asked(),
+        "unknown_settings": [] if known is None else known["unknown"],
+        "ir_version": 0 if known is None else known["ir_version"],
+        "opsets": {} if known is None else known["opsets"],
+        "runs": _runs(record, environment, service),
     }
 
 
@@ -154,49 +158,55 @@ def _digest(path: Path) -> str:
     return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
 
 
-def _settings(
+def _asked() -> int:
+    """The number of names that are looked for in an ONNX Runtime."""
+    asked = known_settings()
+    members = sum(map(len, asked["enums"].values()))
+    return len(asked["attributes"]) + members + len(asked["keys"]) + len(asked["optimizers"])
+
+
+def _capabilities(
     record: RuntimeRecord, environment: wire.Environment, service: Service
-) -> tuple[list[str], int]:
-    """Return the settings that its ONNX Runtime does not know, and how many were looked for."""
+) -> wire.Capabilities | None:
     if not environment["ort_build"]:
-        return [], 0
-    keys = [one.name for one in SETTINGS if one.target in ("config_entry", "run_entry")]
-    asked: wire.SettingsPlan = {
-        "attributes": [one.name for one in SETTINGS if one.target == "attribute"],
-        "enums": {},
-        "keys": [*keys, *KNOWN_CONFIG_ENTRIES],
-        "optimizers": list(KNOWN_OPTIMIZERS),
-    }
+        return None
     try:
-        reply = service.run(wire.SETTINGS, asked, runtime=record["name"])
+        return capabilities(record["name"], service.run)
     except Cancelled:
         raise
-    except TunerError:
-        return [], 0
-    known = len(asked["attributes"])
-    if reply["searched"]:
-        known += len(asked["keys"]) + len(asked["optimizers"])
-    return reply["unknown"], known
+    except TunerError:  # what runs and what does not is found out below
+        return None
 
 
-def _run_smallest(record: RuntimeRecord, environment: wire.Environment, service: Service) -> str:
-    """Load and run a model of one node in a worker there; return why that failed, or nothing."""
-    if not environment["ort_build"]:
-        return "It has no ONNX Runtime."
+# --- the smallest model -------------------------------------------------------------------------------------
+
+
+def _runs(record: RuntimeRecord, environment: wire.Environment, service: Service) -> dict[str, str]:
+    """Load and run a model of one node on each engine; return why it failed, or nothing, by engine."""
+    found = ["onnxruntime"] if environment["ort_build"] else []
+    found += ["openvino"] if "openvino" in environment["libraries"] else []
     with scratch.folder() as folder:
         path = folder / "identity.onnx"
         path.write_bytes(IDENTITY_MODEL)
-        asked: wire.AnswersPlan = {"plan": _plan(path), "outputs": ""}
-        try:
-            reply = service.run(wire.ANSWERS, asked, timeout_s=RUN_TIMEOUT_S, runtime=record["name"])
-        except Cancelled:
-            raise
-        except TunerError as error:
-            return error.message
-    return reply["unusable"]
+        return {engine: _why_not(record, _plan(path, engine), service) for engine in found}
 
 
-def _plan(path: Path) -> wire.ContestantPlan:
+def _why_not(record: RuntimeRecord, plan: wire.ContestantPlan, service: Service) -> str:
+    """Return why a fresh process cannot load and run a plan, as in a comparison; empty: it can."""
+    service.on_progress(Progress(stage="run", done=0, total=0, text=plan["engine"]))
+    try:
+        with Workers(service.cancel) as workers:
+            worker = workers.start(plan["engine"], fresh_process=True, runtime=record["name"])
+            worker.ask(wire.LOAD, plan, timeout_s=RUN_TIMEOUT_S)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        return error.message
+    return ""
+
+
+def _plan(path: Path, engine: str) -> wire.ContestantPlan:
+    spec = spec_from_dict({"model": {"path": str(path)}, "engine": engine})
     feeds: wire.FeedPlan = {
         "inputs": [{"name": "x", "dtype": "float32", "shape": [1], "low": None, "high": None}],
         "source": "random",
@@ -208,13 +218,4 @@ def _plan(path: Path) -> wire.ContestantPlan:
         "batch_size": 1,
         "batch_axes": {},
     }
-    return {
-        "engine": "onnxruntime",
-        "model_path": str(path),
-        "torch": None,
-        "session": wire.default_session_plan(),
-        "feeds": feeds,
-        "use_io_binding": False,
-        "warmup_runs": 0,
-        "cpus": [],
-    }
+    return contestant_plan(spec, path=str(path), session=session_plan(spec.session), feeds=feeds, torch=None)

@@ -180,6 +180,9 @@ def _iso(seconds: float | None) -> str | None:
 def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not result or not result.get("environment"):
         return None
-    machine = result["environment"]
-    facts = {name: machine[name] for name in _MACHINE if name in machine}
-    return facts | {"effective_providers": result.get("effective_providers")}
+    return machine_facts(result["environment"]) | {"effective_providers": result.get("effective_providers")}
+
+
+def machine_facts(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a machine that a file holds."""
+    return {name: machine[name] for name in _MACHINE if name in machine}

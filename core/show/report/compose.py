@@ -20,11 +20,12 @@ from core.run.search.stored import answer_of
 from core.show import comparison_text, export, load_text, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
-from core.show.report import File, Price, Report, Section, cost
+from core.show.report import File, Price, Report, Section, cost, fleets
 from core.show.report.subjects import (
     About,
     AboutComparison,
     AboutDifference,
+    AboutFleet,
     AboutLoad,
     AboutScorecard,
     AboutSearch,
@@ -108,6 +109,8 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
             found = _difference(about, store, price)
         case AboutUpgrade():
             found = _upgrade(about, store)
+        case AboutFleet():
+            found = fleets.report_parts(about.summary)
     return Report(**{**found, "recorded": recorded})
 
 

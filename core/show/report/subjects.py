@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.comparison import Comparison
+from core.evidence.fleet.summary import Summary
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
 from core.evidence.upgrade import STUDY, UpgradeRecord, UpgradeRow
 from core.run import sweep
 from core.run.explanation import Pair, explained, pair
+from core.run.fleet.answers import summary as fleet_summary
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
 from core.run.upgrade import found_rows, upgrades
@@ -102,6 +104,13 @@ class AboutUpgrade:
     trials: Sequence[Trial]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutFleet:
+    """A fleet run and what it says."""
+
+    summary: Summary
+
+
 About = (
     AboutTrial
     | AboutLoad
@@ -111,6 +120,7 @@ About = (
     | AboutScorecard
     | AboutDifference
     | AboutUpgrade
+    | AboutFleet
 )
 
 
@@ -119,8 +129,9 @@ def find(store: Store, refs: Sequence[str]) -> About:
 
     Args:
         store: to search.
-        refs: one: a trial, a comparison, a search, an upgrade, or the name of a sweep or of a scorecard, with
-            the first 6 or more characters of an ID; two: the baseline and the candidate of an explanation.
+        refs: one: a trial, a comparison, a search, an upgrade, a fleet run, or the name of a sweep or of a
+            scorecard, with the first 6 or more characters of an ID; two: the baseline and the candidate of an
+            explanation.
 
     Raises:
         SpecError: there is nothing to report yet, or there are too many references.
@@ -150,7 +161,7 @@ def find(store: Store, refs: Sequence[str]) -> About:
         )
     if not found:
         raise StoreError(
-            f"There is no trial, comparison, search, sweep, scorecard or upgrade `{ref[:80]}`.",
+            f"There is no trial, comparison, search, sweep, scorecard, upgrade or fleet run `{ref[:80]}`.",
             hint="Choose an ID that `history` lists, or that of a search.",
         )
     return found[0]
@@ -196,12 +207,17 @@ def _upgrades(store: Store, ref: str) -> list[About]:
     return [of_upgrade(store, one) for one in found]
 
 
+def _fleets(store: Store, ref: str) -> list[About]:
+    return [AboutFleet(summary=fleet_summary(ref, store))]
+
+
 _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
     "trial": _trials,
     "comparison": _comparisons,
     "search": _searches,
     "study": _named,
     "upgrade": _upgrades,
+    "fleet run": _fleets,
 }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.evidence.verdict import Color
 from core.run.runtimes.checking import RuntimeCheck, engines
 from core.show.format import short, when
 from core.show.sheets import Fact, Part, Sheet
 from core.show.table import Column, Table, tabulate
+from core.wire.engines import ENGINES
 from core.wire.runtime import RuntimeRecord
 from core.wire.units import DASH, clipped, size
 
@@ -89,9 +91,11 @@ def check(found: RuntimeCheck) -> Sheet:
             parts.append(Fact("loads", one["name"], "green"))
         else:
             parts += [Fact("NOT HERE", one["name"], "orange"), Fact("", f"{one['reason']} {one['remedy']}")]
+    for device, full in environment.get("openvino_devices", {}).items():
+        parts.append(Fact("OpenVINO device", f"{device} ({full})"))
     devices = ", ".join(str(one.get("name")) for one in environment["gpus"])
     parts.append(Fact("GPU", devices or "none reported by the NVIDIA driver"))
-    parts += [Fact("settings", _settings(found)), _run(found), *_content(found)]
+    parts += [*_model_formats(found), Fact("settings", _settings(found)), *_runs(found), *_content(found)]
     return Sheet(_headline(found), parts)
 
 
@@ -99,9 +103,9 @@ def _headline(found: RuntimeCheck) -> str:
     name = found["runtime"]["name"]
     if found["changed"]:
         return f"Runtime `{name}` has changed since it was added"
-    if found["runs"] is False:
+    if any(found["runs"].values()) or not found["runs"]:
         return f"Runtime `{name}` does not run a model"
-    return f"Runtime `{name}` works" if found["runs"] else f"Runtime `{name}` is unchanged"
+    return f"Runtime `{name}` works"
 
 
 def _settings(found: RuntimeCheck) -> str:
@@ -115,12 +119,24 @@ def _settings(found: RuntimeCheck) -> str:
     return f"{len(unknown)} of {found['settings']} are unknown there: {names}{more}"
 
 
-def _run(found: RuntimeCheck) -> Fact:
-    if found["runs"] is None:
-        return Fact("smallest model", f"not tried: {found['reason']}")
-    if found["runs"]:
-        return Fact("smallest model", "runs", "green")
-    return Fact("smallest model", f"does not run: {found['reason']}", "red")
+def _runs(found: RuntimeCheck) -> list[Part]:
+    """Return for each engine whether it ran the smallest model."""
+    return [
+        Fact("runs a model", f"{ENGINES[engine].label}: {why}" if why else ENGINES[engine].label, _color(why))
+        for engine, why in found["runs"].items()
+    ]
+
+
+def _color(why_not: str) -> Color:
+    return "red" if why_not else "green"
+
+
+def _model_formats(found: RuntimeCheck) -> list[Part]:
+    """Return the newest models that its ONNX Runtime reads."""
+    if not found["ir_version"]:
+        return []
+    opsets = ", ".join(f"{name or 'ai.onnx'} {version}" for name, version in found["opsets"].items())
+    return [Fact("reads up to", f"IR version {found['ir_version']}; opsets {opsets or 'unknown'}")]
 
 
 def _content(found: RuntimeCheck) -> list[Part]:

@@ -222,7 +222,7 @@ def _compile(model: Any, own: wire.OpenVinoPlan) -> Any:
         if named:
             raise SpecError(
                 f"OpenVINO refuses `{named}` on `{own['device']}`: {said}",
-                hint=f"Leave `openvino.{named}` out, or give it another value.",
+                hint=f"Leave `{named}` out, or give it another value.",
             ) from error
         if own["device"] != CPU:
             raise ProviderError(
