@@ -111,7 +111,7 @@ def upgrade(
 
 
 def upgrade_job(session: Session, asked: AskedUpgrade) -> Job:
-    """Return the job of an upgrade for a queue; its result names the upgrade."""
+    """Return the job of an upgrade for a queue; it has the ID of the upgrade."""
     record = new_record(asked, time.time())
     put(session.store, record)
     return job_of(asked, record)

@@ -95,6 +95,7 @@ class UpgradeRecord:
     id: str
     created_at: float  # seconds since the epoch
     config: str  # configuration of all models, as it was given; empty: ONNX Runtime's defaults
+    names: tuple[str, str]  # of the old and the new runtime
     models: tuple[str, ...]  # all that were asked for, in order
     family: int  # intervals that hold together with 95 %
     state: str = "RUNNING"  # of its job
@@ -113,8 +114,9 @@ class UpgradeRecord:
     @property
     def title(self) -> str:
         """Both versions as text."""
-        sides = (self.before, self.after)
-        named = [f"{one.onnxruntime or '?'} ({one.name})" if one is not None else "?" for one in sides]
+        if self.before is None or self.after is None:
+            return " → ".join(self.names)
+        named = [f"{one.onnxruntime} ({one.name})" for one in (self.before, self.after)]
         return f"ONNX Runtime {named[0]} → {named[1]}"
 
     def with_item(self, item: UpgradeItem) -> UpgradeRecord:

@@ -104,6 +104,7 @@ def new_record(asked: AskedUpgrade, created_at: float) -> UpgradeRecord:
         id=secrets.token_hex(8),
         created_at=created_at,
         config=asked.config,
+        names=(runtime(asked.before).name, runtime(asked.after).name),
         models=tuple(one.label for one in asked.models),
         family=asked.family,
     )
@@ -166,10 +167,11 @@ def _stored(store: Store, comparison_id: str) -> tuple[Comparison | None, Sequen
 
 
 def job_of(asked: AskedUpgrade, record: UpgradeRecord) -> Job:
-    """Return the job; its result names the upgrade."""
+    """Return the job, which has the ID of the upgrade."""
     names = f"{runtime(asked.before).name} → {runtime(asked.after).name}"
     count = f"{len(asked.models)} model{'s' * (len(asked.models) != 1)}"
     return Job(
+        id=record.id,
         kind=KIND,
         what=f"upgrade of {count}, {names}",
         work=partial(perform_upgrade, asked, record),

@@ -153,7 +153,15 @@ def test_outputs_that_cannot_be_compared_are_said_to_be_unknown() -> None:
 
 
 def asked(*models: str) -> UpgradeRecord:
-    return UpgradeRecord(version=1, id="a" * 16, created_at=0.0, config="", models=models, family=len(models))
+    return UpgradeRecord(
+        version=1,
+        id="a" * 16,
+        created_at=0.0,
+        config="",
+        names=("old", "new"),
+        models=models,
+        family=len(models),
+    )
 
 
 def test_every_model_that_was_asked_for_has_a_row_in_order() -> None:

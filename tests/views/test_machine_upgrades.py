@@ -36,6 +36,7 @@ def record(**changes: Any) -> UpgradeRecord:
         id="a" * 16,
         created_at=1_000_000.0,
         config="",
+        names=("own", "ort132"),
         models=("a.onnx", "b.onnx"),
         family=2,
         state="CANCELLED",
@@ -57,7 +58,7 @@ def test_the_form_queues_the_chosen_models_in_both_runtimes(
     other_runtimes.add(home, "same")
     model = add_model()
     queued: list[Any] = []
-    monkeypatch.setattr(state.scheduler(), "submit", lambda job: queued.append(job) or "job")
+    monkeypatch.setattr(state.scheduler(), "submit", lambda job: queued.append(job) or job.id)
     at = open_page("machine")
     at.multiselect(key="machine.upgrade.models").set_value([model.path])
     at = click(at, START)
@@ -66,6 +67,8 @@ def test_the_form_queues_the_chosen_models_in_both_runtimes(
     assert job.kind == "upgrade"
     assert [one.runtime.partition("@")[0] for one in job.specs] == ["own", "same"]
     assert {one.model.path for one in job.specs} == {model.path}
+    assert at.selectbox(key="machine.upgrade.chosen").value == job.id
+    assert table(at, "Result")["Result"].tolist() == ["not measured"]
 
 
 def test_a_form_without_a_model_says_so(home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +87,7 @@ def test_a_stored_upgrade_is_shown_with_what_is_wrong(open_page: Open) -> None:
     assert shown["Result"].tolist() == ["cannot be compared", "not measured"]
     assert lines(at, "a.onnx", "is no ONNX model")
     chosen = at.selectbox(key="machine.upgrade.chosen")
-    assert [("1.26.0 (own) → 1.32.0 (ort132)" in one) for one in chosen.options] == [True, True]
+    assert ["own → ort132" in one for one in chosen.options] == [True, True]
     assert table(at, "Changed")["Name"].tolist() == ["ai.onnx"]
     assert "machine.upgrade.report" in keys(at)
     chosen.set_value("b" * 16).run()

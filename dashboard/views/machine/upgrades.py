@@ -19,7 +19,7 @@ from dashboard import format, messages, runtimes, session_jobs, state
 from dashboard.widgets import job_box, report, tables
 
 OWN = "machine.upgrade.job"  # id of this session's job, until its end was shown
-CHOSEN = "machine.upgrade.chosen"  # id of the upgrade that is shown
+CHOSEN = "machine.upgrade.chosen"  # id of the upgrade that is shown, which is that of its job
 MODELS, BEFORE, AFTER = "machine.upgrade.models", "machine.upgrade.before", "machine.upgrade.after"
 EFFORT = "machine.upgrade.effort"
 _PLACE = "upgrade"  # of the errors of this section
@@ -47,7 +47,12 @@ def _form(names: list[str], active: Status | None) -> None:
     models = {one.path: one.name for one in state.store().models()}
     with st.container(horizontal=True, vertical_alignment="bottom", key="machine.upgrade.form"):
         st.multiselect(
-            "Models", list(models), key=MODELS, format_func=lambda path: models.get(path, path), width=360
+            "Models",
+            list(models),
+            key=MODELS,
+            format_func=lambda path: models.get(path, path),
+            placeholder="Choose models" if models else "Add a model on the page Models",
+            width=360,
         )
         st.selectbox("From", names, key=BEFORE, width=160, help="Runtime in use.")
         st.selectbox("To", names, key=AFTER, index=len(names) - 1, width=160, help="Runtime to change to.")
@@ -79,7 +84,7 @@ def _start() -> None:
     except TunerError as error:
         messages.keep_error(error, _PLACE)
         return
-    values.pop(CHOSEN, None)  # the newest is shown
+    values[CHOSEN] = submitted
     session_jobs.follow(submitted, "machine")
 
 
@@ -109,7 +114,8 @@ def _result(records: list[UpgradeRecord]) -> None:
         st.caption(format.plain(covered))
     for one in [part for part in sheet.parts if isinstance(part, Note)][1:]:  # the first is the headline
         st.caption(format.plain(one.text))
-    tables.facts([part for part in sheet.parts if isinstance(part, Fact)])
+    if facts := [part for part in sheet.parts if isinstance(part, Fact)]:
+        tables.facts(facts)
     if record.changes:
         with st.expander(f"Changes between the versions ({len(record.changes)})", key="machine.upgrade.more"):
             tables.draw(
@@ -118,4 +124,7 @@ def _result(records: list[UpgradeRecord]) -> None:
 
 
 def _label(record: UpgradeRecord) -> str:
-    return f"{format.when(record.created_at)} · {record.title}"
+    """Return the name of an upgrade in the list, which stays the same while it runs."""
+    count = len(record.models)
+    models = f"{count} model{'s' * (count != 1)}"
+    return f"{format.when(record.created_at)} · {' → '.join(record.names)} · {models}"
