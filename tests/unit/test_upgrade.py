@@ -165,9 +165,7 @@ def asked(*models: str) -> UpgradeRecord:
 
 
 def test_every_model_that_was_asked_for_has_a_row_in_order() -> None:
-    record = UpgradeRecord(
-        version=1, id="a" * 16, created_at=0.0, config="", models=("a", "b", "c"), family=3
-    )
+    record = asked("a", "b", "c")
     found = rows(record, [row(model="b")])
     assert [(one.item.model, one.state) for one in found] == [
         ("a", State.NOT_MEASURED),
@@ -206,9 +204,7 @@ def test_the_gate_names_models_beyond_it_and_those_that_may_be() -> None:
 
 
 def test_the_sheet_shows_every_model_and_what_is_wrong_with_it() -> None:
-    record = UpgradeRecord(
-        version=1, id="a" * 16, created_at=0.0, config="", models=("x", "m.onnx"), family=2
-    )
+    record = asked("x", "m.onnx")
     found = [row(0.8, "x"), refused("new", state="FAIL")]
     table = upgrades.models(found)
     assert column_of(table, "result") == ["1.250× slower", "fails in the new runtime"]
