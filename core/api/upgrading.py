@@ -32,7 +32,7 @@ from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, StoreError, WorkerError, error_from_record
 from core.wire.files import expand_home
-from core.wire.runtime import runtime
+from core.wire.runtime import OWN, runtime
 
 MAX_MODELS = 500
 
@@ -153,6 +153,8 @@ def asked_upgrade(
                 hint="Give a configuration of the engine `onnxruntime`.",
             )
         _check_exists(session, spec)
+        if spec.runtime != OWN:
+            session.note(f"the runtime of the configuration, {runtime(spec.runtime).name}, does not count")
         sides = [spec.model_copy(update={RUNTIME: one}) for one in (old, new)]
         asked.append(AskedModel(label=label, before=sides[0], after=sides[1]))
     return AskedUpgrade(

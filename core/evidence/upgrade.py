@@ -99,6 +99,7 @@ class UpgradeRecord:
     models: tuple[str, ...]  # all that were asked for, in order
     family: int  # intervals that hold together with 95 %
     state: str = "RUNNING"  # of its job
+    error: ErrorRecord | None = None  # why its job failed or was cancelled
     before: RuntimeSide | None = None  # None: not described yet
     after: RuntimeSide | None = None
     changes: tuple[Change, ...] = ()

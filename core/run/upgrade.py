@@ -201,7 +201,7 @@ def perform_upgrade(asked: AskedUpgrade, record: UpgradeRecord, service: Service
                 service.give_way()
     except TunerError as error:
         state = "CANCELLED" if isinstance(error, Cancelled) else "FAIL"
-        put(service.store, replace(record, state=state))
+        put(service.store, replace(record, state=state, error=record_from_error(error)))
         raise
     put(service.store, replace(record, state="COMPLETE"))
     return Outcome(whole=Ending(state="COMPLETE", result={"upgrade": record.id}))

@@ -36,6 +36,7 @@ def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> Sheet:
     told = [
         *(Note(f"{row.item.model}: {text}", color) for row in found for text, color in _remarks(row)),
         *([Note(record.changes_reason, "orange")] if record.changes_reason else []),
+        *([Note(f"{record.error['message']} {record.error['hint']}", "orange")] if record.error else []),
     ]
     covered = intervals_text(found)
     return Sheet(
