@@ -31,7 +31,7 @@ def two_hosts(**changes: Any) -> FleetRun:
 
 
 def plot_keys(at: AppTest) -> set[str]:
-    return {one.key for one in at.get("plotly_chart")}
+    return {str(one.key) for one in at.get("plotly_chart")}
 
 
 def test_without_a_run_it_says_how_to_try_it(open_page: Open) -> None:
@@ -99,7 +99,12 @@ def test_a_failed_host_is_named_with_its_reason_and_its_log(
     failed = made.answered("h2", None, state="FAIL", error=error)
     run = made.keep(made.run({"h1": made.compared(SURE), "h2": failed}, state="FAIL"))
     asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(fleet, "logs", lambda ref, host: asked.append((ref, host)) or "last line")
+
+    def log(ref: str, host: str) -> str:
+        asked.append((ref, host))
+        return "last line"
+
+    monkeypatch.setattr(fleet, "logs", log)
     at = open_page("fleet")
     assert lines(at, "h2", "The disk is full.")
     at.button(key="fleet.log.show").click().run()
