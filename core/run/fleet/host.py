@@ -78,6 +78,7 @@ async def serve_host(
     if "error" in found:
         raise error_from_record(found["error"])
     on_host.running()  # ends what a killed process left
+    on_host.forget_old()
     reached = True
     while not stop.is_set():
         try:

@@ -376,6 +376,10 @@ def hosts_table(hosts: Sequence[HostRecord]) -> Table:
             lambda one: ", ".join(str(record["name"]) for record in one.runtimes),
         ),
         (Column("price per hour", "number", key="price_per_hour"), lambda one: one.price_per_hour),
+        (
+            Column("CPUs in use", "share", key="background_load", help="By all processes, just now."),
+            lambda one: one.background_load,
+        ),
         (Column("busy", key="busy"), lambda one: "; ".join(one.busy)),
         (Column("refused", key="refused"), lambda one: one.refused),
     )
