@@ -49,11 +49,11 @@ def two_hosts(**changes: Any) -> FleetRun:
 
 def test_show_prints_the_choice_its_regret_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     made.keep(two_hosts())
-    assert run(["fleet", "show"]) == 0
+    assert run(["fleet", "show", "--wide"]) == 0
     told = capsys.readouterr().out
     assert "One configuration for all hosts: graph BASIC. It loses 9.1 % on h1" in told
     assert "regret of threads 1" in told
-    assert "1.200× faster, 95 % CI [1.190, 1.210]" in told
+    assert "1.200× faster" in told
 
 
 def test_its_document_is_described(capsys: pytest.CaptureFixture[str]) -> None:
