@@ -152,12 +152,12 @@ def _in_loop(work: Callable[[], Coroutine[Any, Any, R]], on_stop: Callable[[], N
     thread = threading.Thread(target=ended.run, args=(work,), name="ortune-fleet", daemon=True)
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
+        while not ended.done.wait(_POLL_S):  # not `join`: a signal in it makes Python forget the thread
+            pass
     except BaseException:
         if on_stop is not None:
             on_stop()
-            thread.join(_END_S)
+            ended.done.wait(_END_S)
         raise
     return ended.result()
 
@@ -166,6 +166,7 @@ class _Ended(Generic[R]):
     """The value or the error of a thread."""
 
     def __init__(self) -> None:
+        self.done = threading.Event()
         self._values: list[R] = []
         self._error: BaseException | None = None
 
@@ -174,6 +175,8 @@ class _Ended(Generic[R]):
             self._values.append(asyncio.run(work()))
         except BaseException as error:
             self._error = error
+        finally:
+            self.done.set()
 
     def result(self) -> R:
         if self._error is not None:

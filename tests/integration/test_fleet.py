@@ -29,7 +29,7 @@ from tests import fleets, tiny_models
 from tests.command_line import CommandLine
 from tests.fleets import FleetProcesses
 from tests.made_up_question import NOTES
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
 pytest.importorskip("distributed")
 pytest.importorskip("cryptography")
@@ -378,3 +378,54 @@ def test_a_real_comparison_of_a_host_is_in_the_store_of_the_client(
             original, owner="", spec={}
         )
     assert real.left_over() == []
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+def options(of: FleetProcesses) -> list[str]:
+    return ["--scheduler", of.address, "--certs", str(of.certs / "client")]
+
+
+def test_ctrl_c_ends_the_questions_on_all_hosts(
+    cli: CommandLine, processes: FleetProcesses, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {host: len(processes.measured(host)) for host in processes.hosts}
+    command = cli.start("fleet", "compare", str(square), "--budget", "600s", *options(processes))
+    wait_until(lambda: all(len(processes.measured(one)) > before[one] for one in before))
+    command.send_signal(signal.SIGINT)
+    _, err = command.communicate(timeout=WAIT_S)
+    assert command.returncode == 130, err
+    assert "The answers so far are kept: `ortune fleet show 2" in err
+    monkeypatch.setenv("ORTUNE_HOME", str(cli.home))
+    (run,) = fleet.runs()
+    assert {one.state for one in run.answers} == {"CANCELLED"}
+    for host in processes.hosts:
+        assert on_host_left(processes, host) == []
+
+
+def on_host_left(of: FleetProcesses, host: str) -> list[str]:
+    """Command lines of the questions that run on a host."""
+    return [one for one in of.left_over() if f"home-{host}" in one and "on_host.PROGRAM" not in one]
+
+
+def test_a_study_asks_every_question(cli: CommandLine, processes: FleetProcesses, square: Path) -> None:
+    study = cli.home.parent / "study.yaml"
+    study.write_text(
+        f"models: {square}\nhosts: b\nbudget: 1\n"
+        "questions:\n- compare: {candidate: preset:cpu-latency}\n- sweep: {batch_size: '1,2'}\n"
+    )
+    done = cli.run_alone("fleet", "run", str(study), *options(processes))
+    assert "2 questions, b" in done.err
+    asked = [one for one in done.err.splitlines() if one.startswith("b · question")]
+    assert {one.split(" · ")[1] for one in asked} == {"question 1 of 2", "question 2 of 2"}
+    assert done.code == 0, done.err
+
+
+def test_the_exit_code_is_the_worst_of_the_hosts(
+    cli: CommandLine, processes: FleetProcesses, square: Path
+) -> None:
+    line = ["fleet", "compare", str(square), "--budget", "1s", "--fail-if-slower", "1%", "--on", "a"]
+    done = cli.run_alone(*line, *options(processes))
+    assert done.code == 1
+    assert "The worker crashed." in done.out + done.err
