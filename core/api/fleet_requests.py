@@ -48,6 +48,7 @@ class Asked:
     phase: Phase = "ask"
     hosts: Sequence[str] = ()  # names; empty: all hosts of the run
     candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> configuration
+    baseline: Mapping[str, Any] | None = None  # configuration that the candidates are compared with
 
 
 def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
@@ -62,6 +63,8 @@ def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
     command = _command(asked.command)
     first, model = files.first(command, asked.model)
     arguments = files.arguments(list(asked.arguments))
+    if asked.baseline is not None:
+        arguments += ["--baseline", files.text("ort-default.yaml", asked.baseline)]
     for name, spec in asked.candidates.items():
         named = {**spec, "model": {**spec.get("model", {}), "path": asked.model}}
         text = yaml_from_spec(spec_from_dict(named))
