@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from core.api.references import config_from
+from core.api.session import Session
+from core.api.stored import load_result
 from core.cli import run
 from core.evidence.fleet.fleet_types import FleetRun
 from core.evidence.fleet.summary import summarize
@@ -208,6 +210,16 @@ def test_the_report_holds_answer_plots_and_files() -> None:
     assert "**One configuration for all hosts: graph BASIC" in text
     assert "regret of threads 1" in text
     assert "disagree on threads 1" in text
+
+
+def test_a_script_loads_a_run_by_its_id() -> None:
+    kept = made.keep(two_hosts())
+    with Session() as session:
+        found = load_result(kept.id, session=session)
+        assert found.kind == "fleet"
+        assert found.verdict.startswith("One configuration for all hosts: graph BASIC")
+        assert errors_of("fleet show", json.loads(json.dumps(found.to_dict()))) == []
+        assert len(found.table().rows) == 2
 
 
 def test_report_writes_markdown_by_the_name_of_the_file(tmp_path: Path) -> None:

@@ -87,8 +87,11 @@ def test_costs_kinds_and_disagreements_have_their_tables(open_page: Open) -> Non
     at = open_page("fleet")
     assert lines(at, "The cheapest host", "h1")
     assert lines(at, "Hosts of one kind", "disagree", "threads 1")
+    for group in ("fleet.q1.kinds", "fleet.q1.all", "fleet.hosts"):
+        at.session_state[group] = True
+    at.run()
     columns = {column for one in at.dataframe for column in one.value.columns}
-    assert {"Spread between machines", "Per million"} <= columns
+    assert {"Spread between machines", "Per million", "Regret", "Memory (MiB)"} <= columns
     assert lines(at, "known only roughly")
 
 

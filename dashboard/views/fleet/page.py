@@ -12,11 +12,12 @@ from core.evidence.fleet.summary import Summary
 from core.show import fleet_text
 from core.show.report.subjects import AboutFleet
 from core.show.sheets.fleet import hosts_table
+from core.show.words import counted
 from core.wire.errors import MissingError, StoreError
 from dashboard import format, messages, state
 from dashboard.shown_result import ShownResult
 from dashboard.views.fleet import archive, first_use, progress, results
-from dashboard.widgets import page_frame, past_results, report, tables
+from dashboard.widgets import collapsible, page_frame, past_results, report, tables
 
 SHOWN = ShownResult("fleet.shown", ("run",))  # ?run=<id>
 MOST_HOSTS = 12  # rows that show without scrolling
@@ -102,13 +103,15 @@ def _take_away(summary: Summary) -> None:
 
 
 def _hosts(run: FleetRun) -> None:
-    with st.expander("Hosts", icon=":material/dns:", key="fleet.hosts"):
-        tables.draw(
-            hosts_table(run.hosts),
-            key="fleet.hosts.table",
-            alt=f"Hosts of this run and their facts; {tables.SORTABLE}",
-            most=MOST_HOSTS,
-        )
+    group = collapsible.box(counted(len(run.hosts), "host"), key="fleet.hosts", icon="dns")
+    if group.open:
+        with group:
+            tables.draw(
+                hosts_table(run.hosts),
+                key="fleet.hosts.table",
+                alt=f"Hosts of this run and their facts; {tables.SORTABLE}",
+                most=MOST_HOSTS,
+            )
 
 
 page()
