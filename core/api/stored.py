@@ -6,7 +6,6 @@ from typing import Any
 
 from core.api import arguments
 from core.api.explaining import explanation_result
-from core.api.fleet_answers import fleet_result
 from core.api.judging import Accuracies, accuracy_result
 from core.api.load import load_test_result
 from core.api.measuring import comparison_result, trial_result
@@ -44,12 +43,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-<<<<<<< HEAD
-        ref: ID of a trial, load test, comparison, search, upgrade or accuracy, or its first 6 or more
-=======
-        ref: ID of a trial, load test, comparison, search, accuracy or fleet run, or its first 6 or more
->>>>>>> h_answers
-            characters; name of a sweep or a scorecard.
+        ref: ID of a trial, load test, comparison, search, upgrade, accuracy or fleet run, or its first 6 or
+            more characters; name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.
@@ -91,18 +86,14 @@ def _result_of(session: Session, about: About) -> Result[Any]:
             return _stored_sweep(store, about)
         case AboutScorecard():
             return _stored_scorecard(store, about)
-<<<<<<< HEAD
         case AboutUpgrade():
             return upgrade_result(session, about.record.id)
-        case AboutFleet():
-            return fleet_result(session, about.summary.run.id)
-=======
         case AboutFleet():
             return _stored_fleet(store, about)
 
 
 def _stored_fleet(store: Store, about: AboutFleet) -> Result[AboutFleet]:
-    """Return a stored fleet run; its frame has one row for each host and configuration of the main question."""
+    """Return a stored fleet run; its frame has a row for each host and configuration of the main question."""
     main = about.summary.main
     return Result(
         kind="fleet",
@@ -115,7 +106,6 @@ def _stored_fleet(store: Store, about: AboutFleet) -> Result[AboutFleet]:
         store=store,
         refs=[about.summary.run.id],
     )
->>>>>>> h_answers
 
 
 def _accuracy(store: Store, ref: str) -> Result[Accuracies] | None:
