@@ -85,7 +85,8 @@ def _groups(rows: Sequence[Record], *names: str) -> Iterator[tuple[str, tuple[An
             yield state, values, [row for row in inside if tuple(row[name] for name in names) == values]
 
 
-def _machine(rows: Sequence[Record]) -> dict[str, str]:
+def machine_facts(rows: Sequence[Record]) -> dict[str, str]:
+    """The largest steal and load of other programs, as further columns."""
     steals = [row["steal"] for row in rows if row.get("steal") is not None]
     others = [row["others"] for row in rows if row.get("others") is not None]
     return {
@@ -114,7 +115,7 @@ def _harness(rows: Sequence[Record], about: About) -> Iterator[Row]:
                     "requests": f"{sum(row['n'] for row in own):,}",
                     "same percentile of the latency": f"{text(1e3 * latency_s, 3)} ms",
                     "runs that ORTune rejects": f"{rejected} of {len(own)}",
-                    **_machine(own),
+                    **machine_facts(own),
                 },
                 **(target if state == "quiet" else {}),
                 **about,
@@ -158,7 +159,7 @@ def _omission(rows: Sequence[Record], about: About) -> Iterator[Row]:
                 more={
                     "requests": f"{requests:,}",
                     "p50": f"{text(1e3 * p50_s, 2)} ms",
-                    **_machine(own),
+                    **machine_facts(own),
                 },
                 **about,
             )
@@ -276,7 +277,7 @@ def _share_passed(condition: str, runs: Sequence[LongRun], found: tuple[str, int
             "requests/s": _span([row["rate"] for row in rows], 0, ""),
             "limit (p99)": _span([1e3 * run.limit_s for run in runs], 2, " ms"),
             "slow requests in the worst second": f"{percent(worst, 0)} %",
-            **_machine(rows),
+            **machine_facts(rows),
         },
         note=f"{count} of {n} segments",
         **share(count, n, **({"most": MOST_PASSES} if aimed else {})),
@@ -303,7 +304,7 @@ def _limit(rows: Sequence[Record], about: About) -> Iterator[Row]:
             more={
                 "capacity of a closed loop": _range([row["capacity_per_s"] for row in own]),
                 "wall time, longest": f"{text(max(row['wall_s'] for row in own), 1)} s",
-                **_machine(own),
+                **machine_facts(own),
             },
             **known,
         )

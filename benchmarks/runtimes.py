@@ -32,6 +32,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks import intervals, models  # noqa: E402
+from benchmarks.fleet_kinds import Surroundings  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.startup import started  # noqa: E402
 from benchmarks.streams import compare  # noqa: E402
@@ -119,13 +120,14 @@ def same(name: str, folder: Path, budget_s: float, seed: int, history: Sequence[
 
 def start(workers: Workers, own: Entry, other: Entry, known_ns: int, number: int) -> dict[str, Any]:
     """Return seconds of a process in each interpreter, and of the first process with its fork server."""
+    around = Surroundings()
     sides = [("own_s", own), ("other_s", other)][:: 1 if number % 2 else -1]
     found = {side: started(workers, one, known_ns, seed=number)[0] for side, one in sides}
     for side, one in sides:
         with Workers(threading.Event()) as fresh:
             first = started(fresh, one, known_ns, seed=number)[0]
             found[f"{side[:-2]}_server_s"] = first - started(fresh, one, known_ns, seed=number)[0]
-    return found
+    return lab.compact({**found, **around.facts()})  # type: ignore[no-any-return]
 
 
 # --- the report ---------------------------------------------------------------------------------------------

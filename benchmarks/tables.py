@@ -18,7 +18,14 @@ from pathlib import Path
 # The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks import load_bound_figures, load_figures, load_peer_figures, stream_figures  # noqa: E402 - runs from a checkout, too
+from benchmarks import (  # noqa: E402 - the script also runs from a checkout that is not installed
+    fleet_figures,
+    load_bound_figures,
+    load_figures,
+    load_peer_figures,
+    runtime_figures,
+    stream_figures,
+)
 from benchmarks.figures import RECORDED, Row, every_row  # noqa: E402
 
 TEMPLATE = Path(__file__).resolve().parent / "page.md"
@@ -27,6 +34,16 @@ FIRST = ("Measured", "Condition", "n", "Estimate", "95 % interval")
 LAST = ("Target", "Met", "Date", "Machine", "Script", "Source", "Note")
 RIGHT = ("n", "Estimate")
 MISSED = ("no", "undecided", "not measured")
+
+# figures that are in modules of their own
+MODULES = (
+    load_figures,
+    load_bound_figures,
+    load_peer_figures,
+    stream_figures,
+    runtime_figures,
+    fleet_figures,
+)
 
 # columns that the reported rows of a condition make
 LONG: Mapping[str, Sequence[str]] = {
@@ -137,7 +154,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1: the page differs")
     given = parser.parse_args()
     rows = every_row()
-    for module in (load_figures, load_bound_figures, load_peer_figures, stream_figures):
+    for module in MODULES:
         rows += module.every_row()
     found = page(rows, TEMPLATE.read_text())
     if not given.check:
