@@ -38,6 +38,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks import fleet_figures, fleet_kinds  # noqa: E402
+from benchmarks.fleet_client import Client, one_host  # noqa: E402
 from benchmarks.fleet_figures import KINDS  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.tables import long_form  # noqa: E402
@@ -46,8 +47,8 @@ from benchmarks.tables import long_form  # noqa: E402
 def measure(journal: Journal, given: argparse.Namespace, folder: Path) -> None:
     """Fill the journal with every chosen kind."""
     if "extra" in given.only or "idle" in given.only:
-        with fleet_kinds.one_host(folder / "one") as fleet:
-            client = fleet_kinds.Client(fleet)
+        with one_host(folder / "one") as fleet:
+            client = Client(fleet)
             if "extra" in given.only and len(journal.of("extra")) < given.extra:
                 until(journal, "extra", given.extra, fleet_kinds.Extra(client, given.runs).once)
             if "idle" in given.only:

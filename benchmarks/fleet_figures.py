@@ -68,6 +68,11 @@ def median_of(values: Sequence[float], digits: int, *, most: float | None = None
     }
 
 
+def quiet_of(rows: Sequence[Record]) -> str:
+    """How many results are of an idle machine."""
+    return f"{sum(row['quiet'] for row in rows)} of {len(rows)}"
+
+
 def _seconds(rows: Sequence[Record], name: str, digits: int = 2) -> str:
     return f"{text(statistics.median(row[name] for row in rows), digits)} s"
 
@@ -147,7 +152,7 @@ def _aa(rows: Sequence[Record], about: About) -> Iterator[Row]:
                 condition=condition,
                 target=f"≤ {percent(MOST_CALLED, 0)} %" if aimed else "",
                 more={
-                    "idle machine": f"{sum(row['quiet'] for row in own)} of {len(own)}",
+                    "idle machine": quiet_of(own),
                     **machine_facts(own),
                 },
                 **share(sum(row["verdict"] in CALLED for row in own), len(own), **aimed),

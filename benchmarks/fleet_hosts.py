@@ -1,5 +1,6 @@
-"""Many simulated hosts in one process: `python -m benchmarks.fleet_hosts FIRST COUNT SCHEDULER CERTS DOCUMENT S`.
+"""Many simulated hosts in one process.
 
+`python -m benchmarks.fleet_hosts FIRST COUNT SCHEDULER CERTS DOCUMENT S`: COUNT hosts, numbered from FIRST.
 Each is a real Dask worker that serves the requests of a client as any host does. Only the answer is made up:
 instead of a process that measures, a timer writes DOCUMENT as the answer after S seconds. All hosts of this
 process share one ORTune folder; their answers have keys of their own. `benchmarks/fleet.py` starts it.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.figures import TIMES, Row, days, machine_key, percent, share, text
-from benchmarks.fleet_figures import CALLED, median_of
+from benchmarks.fleet_figures import CALLED, median_of, quiet_of
 from benchmarks.journal import RECORDS, merged
 from benchmarks.load_figures import machine_facts, missing
 from benchmarks.runtimes import MOST_CALLED, PACKAGES, REFERENCE
@@ -78,7 +78,7 @@ def _same(rows: Sequence[Record], about: About) -> Iterator[Row]:
             measure="comparisons of equal environments called FASTER or SLOWER",
             condition=condition,
             target=f"≤ {percent(MOST_CALLED, 0)} %" if aimed else "",
-            more={"idle machine": f"{sum(row['quiet'] for row in own)} of {len(own)}", **machine_facts(own)},
+            more={"idle machine": quiet_of(own), **machine_facts(own)},
             **share(sum(row["verdict"] in CALLED for row in own), len(own), **aimed),
             **about,
         )

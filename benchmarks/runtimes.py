@@ -32,7 +32,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks import intervals, models  # noqa: E402
-from benchmarks.fleet_kinds import Surroundings  # noqa: E402
+from benchmarks.fleet_client import Surroundings  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.startup import started  # noqa: E402
 from benchmarks.streams import compare  # noqa: E402
