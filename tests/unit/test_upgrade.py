@@ -23,7 +23,7 @@ from core.evidence.upgrade import (
 )
 from core.evidence.verdict import Verdict
 from core.show import documents
-from core.show.sheets import Note, upgrades
+from core.show.sheets import Line, Note, upgrades
 from core.show.table import column_of
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import check_outputs
@@ -209,7 +209,9 @@ def test_the_sheet_shows_every_model_and_what_is_wrong_with_it() -> None:
     table = upgrades.models(found)
     assert column_of(table, "result") == ["1.250× slower", "fails in the new runtime"]
     assert [*table.colors] == ["orange", "red"]
-    notes = [part.text for part in upgrades.upgrade(record, found).parts if isinstance(part, Note)]
+    parts = upgrades.upgrade(record, found).parts
+    assert any(isinstance(one, Line) and one.text.startswith("Explain: ortune explain new") for one in parts)
+    notes = [part.text for part in parts if isinstance(part, Note)]
     assert any("It reads IR version 10 at most. Save it." in text for text in notes)
     assert upgrades.overall_color(found) == "red"
     assert upgrades.overall_color([row(1.2)]) == "green"
