@@ -43,8 +43,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, load test, comparison, search, upgrade, accuracy or fleet run, or its first 6 or more
-            characters; name of a sweep or a scorecard.
+        ref: ID of a trial, load test, comparison, search, upgrade, accuracy or fleet run, or its first 6 or
+            more characters; name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.

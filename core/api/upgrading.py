@@ -136,7 +136,7 @@ def asked_upgrade(
     if RUNTIME in given:
         raise SpecError(
             "An upgrade names its two runtimes itself, so `runtime` cannot be set.",
-            hint="Name the runtimes with `--from` and `--to`.",
+            hint="Name the old and the new runtime only.",
         )
     old, new = one_runtime(before), one_runtime(after)
     if old == new:

@@ -180,6 +180,13 @@ def test_what_cannot_be_asked_is_refused(
     assert upgrades(Store(line.home / STORE_NAME), "") == []
 
 
+def test_a_size_that_the_model_has_not_is_bad_input(line: CommandLine, mlp: str) -> None:
+    done = line.run("upgrade", mlp, *SAME, *QUICK, "--dim", "gone=3", "--json")
+    assert done.code == EXIT_BAD_INPUT
+    assert done.document["models"][0]["state"] == "UNUSABLE"
+    assert "`gone`" in done.err
+
+
 def test_a_runtime_without_onnxruntime_is_refused_and_the_upgrade_has_failed(
     line: CommandLine, mlp: str
 ) -> None:
