@@ -98,6 +98,7 @@ class UpgradeRecord:
     names: tuple[str, str]  # of the old and the new runtime
     models: tuple[str, ...]  # all that were asked for, in order
     family: int  # intervals that hold together with 95 %
+    process: str = ""  # that runs it
     state: str = "RUNNING"  # of its job
     error: ErrorRecord | None = None  # why its job failed or was cancelled
     before: RuntimeSide | None = None  # None: not described yet
