@@ -354,8 +354,11 @@ _RUN: tuple[Rule, ...] = (
         ),
     ),
     (
-        re.compile(r"No corresponding Numpy type for Tensor Type\. (\w+)"),
-        _spec(r"Plain `run` cannot return an output of type \1 to numpy.", r"Turn I/O binding on."),
+        re.compile(r"No corresponding Numpy type for Tensor Type\.(?: (\w+))?"),
+        lambda m: SpecError(  # until 1.22 without the type
+            f"Plain `run` cannot return an output of {f'type {m[1]}' if m[1] else 'this type'} to numpy.",
+            hint="Turn I/O binding on.",
+        ),
     ),
     (
         re.compile(
