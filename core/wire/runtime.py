@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -114,6 +115,20 @@ def runtime(text: str) -> Runtime:
 def runtime_text(text: str) -> str:
     """Return the text of a runtime in its one spelling; raises like `runtime`."""
     return str(runtime(text))
+
+
+def command_to_add(name: str, libraries: Mapping[str, str]) -> str:
+    """Return the command that creates a runtime with the recorded versions of its libraries."""
+    found = [
+        f" --package {package}=={version}"
+        for package, version in sorted(libraries.items())
+        if _OF_A_RUNTIME.fullmatch(package) and _VERSION.fullmatch(version)
+    ]
+    return f"ortune runtimes add {name}{''.join(found[:4]) or ' --package onnxruntime==VERSION'}"
+
+
+_OF_A_RUNTIME = re.compile(r"(onnxruntime|openvino)(-[a-z0-9-]{1,40})?")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+_-]{0,40}")
 
 
 def python_of(environment: Path) -> Path:
