@@ -272,7 +272,9 @@ _MODEL: tuple[Rule, ...] = (
         )
     ),
     (
-        re.compile(r'External data path (?:for model )?escapes model directory\. External data path: "([^"]+)"'),
+        re.compile(
+            r'External data path (?:for model )?escapes model directory\. External data path: "([^"]+)"'
+        ),
         _model(
             r"The model's external data `\1` lies outside the model's folder, which is not allowed.",
             r"Put the data beside the model and save the model with that location.",
