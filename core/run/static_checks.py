@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -182,7 +182,8 @@ def _engine(held: OpenedConfiguration, machine: wire.Environment, found: CheckRe
     engine = engines.ENGINES[held.spec.engine]
     here = _versions_of(engine, machine["libraries"])
     then = _versions_of(engine, recorded_libraries(held.environment) or {})
-    why, state = "", cast(Fact, "OK")
+    why = ""
+    state: Fact = "OK"
     if not here:
         why, state = f"{engine.label} is not installed here.", "NO"
     elif not then:
