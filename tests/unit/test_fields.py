@@ -347,3 +347,9 @@ def test_text_for_an_input_comes_back_from_its_field(value: Any) -> None:
     one = spec_from_dict({"model": {"path": "m"}, "workload": {"feed_values": {"x": value}}})
     field = fields.values_from_spec(one)[fields.value_key("x")]
     assert fields.parse_text(str(field).strip()) == value
+
+
+def test_a_spec_that_sets_nothing_changes_no_widget():
+    spec = spec_from_dict({"model": {"path": "model.onnx"}})
+    values, usual = fields.values_from_spec(spec), fields.defaults()
+    assert {name: value for name, value in values.items() if name in usual and value != usual[name]} == {}
