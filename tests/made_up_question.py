@@ -6,6 +6,7 @@ document that says so.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,8 +28,9 @@ def cancelled(number: int, frame: FrameType | None) -> None:
 
 def seconds() -> float:
     """The value of `--budget`."""
-    arguments = sys.argv[1:]
-    return float(arguments[arguments.index("--budget") + 1].removesuffix("s"))
+    match = re.search(r"--budget[= ]([\d.]+)", " ".join(sys.argv))
+    assert match is not None, sys.argv
+    return float(match[1])
 
 
 def main() -> None:

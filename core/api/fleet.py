@@ -37,12 +37,14 @@ from core.run.fleet.requests import PreparedQuestion
 from core.run.fleet.runs import RunFolder, find
 from core.run.fleet.runs import load as fleet_run
 from core.run.fleet.runs import runs as runs
+from core.show.words import counted
 from core.wire.errors import SpecError, WorkerError
 
 R = TypeVar("R")
 _POLL_S = 0.1
 _END_S = 90.0  # for hosts to end their questions after Ctrl-C
 MAX_PRICE = 1e6
+_MOST_NAMES = 8  # of hosts in a line
 
 
 def serve_scheduler(listen: str, certs: Path | None, say: Callable[[str], None]) -> None:
@@ -152,12 +154,12 @@ def _in_loop(work: Callable[[], Coroutine[Any, Any, R]], on_stop: Callable[[], N
     thread = threading.Thread(target=ended.run, args=(work,), name="ortune-fleet", daemon=True)
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(_POLL_S)
+        while not ended.done.wait(_POLL_S):  # not `join`: a signal in it makes Python forget the thread
+            pass
     except BaseException:
         if on_stop is not None:
             on_stop()
-            thread.join(_END_S)
+            ended.done.wait(_END_S)
         raise
     return ended.result()
 
@@ -166,6 +168,7 @@ class _Ended(Generic[R]):
     """The value or the error of a thread."""
 
     def __init__(self) -> None:
+        self.done = threading.Event()
         self._values: list[R] = []
         self._error: BaseException | None = None
 
@@ -174,6 +177,8 @@ class _Ended(Generic[R]):
             self._values.append(asyncio.run(work()))
         except BaseException as error:
             self._error = error
+        finally:
+            self.done.set()
 
     def result(self) -> R:
         if self._error is not None:
@@ -325,10 +330,7 @@ class _Work:
             chosen = await selected(fleet)
             with keep.held():
                 keep.save_questions(questions)
-                self._on_note(
-                    f"Fleet run {run.id}: {len(questions)} question{'s' * (len(questions) > 1)}, "
-                    f"{', '.join(one.name for one in chosen.hosts)}"
-                )
+                self._on_note(_begun(chosen))
                 asking = Asking(fleet, chosen, keep, self._session.store, on_change=self._on_change)
                 asking.control, asking.patience_s = self._control, self._patience_s
                 asked = await asking.ask(questions)
@@ -361,12 +363,21 @@ class _Work:
                 arguments=_protocol(one.arguments),
                 phase="portability",
                 hosts=hosts,
+                baseline=None if winners.default is None else spec_of(winners.default),
                 candidates={
                     f"winner-of-{winners.hosts[of.key][0]}": spec_of(of) for of in winners.configurations
                 },
             )
             found.append(prepared(asked, len(run.questions) + len(found) + 1, self._session))
         return found
+
+
+def _begun(run: FleetRun) -> str:
+    """Return what a run asks whom, in one line."""
+    names = [one.name for one in run.hosts]
+    more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more hosts"
+    asked = counted(len(run.questions), "question")
+    return f"Fleet run {run.id}: {asked}, {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _protocol(arguments: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from core.evidence.comparison import (
     several_models,
     with_references,
 )
+from core.evidence.fleet.fleet_types import HOST_OWNER
 from core.process.job_worker import refuse_worker
 from core.run.plan import check_overrides as check_overrides
 from core.run.plan import feed_plan as feed_plan
@@ -50,6 +51,8 @@ from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import SpecError, TunerError
+
+_LOOKED_AT = 20  # newest comparisons, among which may be those of other machines
 
 # common to all configurations of a comparison
 _PROTOCOL_SETTINGS = ("effort", "budget_s", "margin", "runs")
@@ -308,7 +311,8 @@ def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) ->
     """Predict from earlier comparisons of this model; a prediction must start no worker."""
     try:
         model = resolve_trial(specs[0], store, refuse_worker).record.content_sha256
-        comparisons = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
+        found = store.comparisons(model_sha256=model, state="COMPLETE", limit=_LOOKED_AT)
+        comparisons = [one for one in found if not one.owner.startswith(HOST_OWNER)]
         known = (
             past(store, model_sha256=model, fingerprint=comparisons[0].fingerprint) if comparisons else None
         )

@@ -212,6 +212,10 @@ def test_the_spread_between_two_machines_has_a_wide_interval() -> None:
 def test_noise_alone_is_no_spread() -> None:
     found = deviation_between([Measured(value=one, error=0.02, df=5) for one in (0.0, 0.01, -0.01)])
     assert (found.value, found.low) == (0.0, 0.0)
+    equal = deviation_between([Measured(value=0.0, error=0.01, df=5)] * 2)
+    assert equal.value == equal.low == 0.0
+    assert equal.high is not None
+    assert equal.high > 0.01
     with pytest.raises(ValueError, match="2 machines"):
         deviation_between([Measured(value=0.0, error=0.1, df=5)])
 

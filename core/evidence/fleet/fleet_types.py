@@ -22,6 +22,7 @@ COMMANDS: tuple[Command, ...] = ("search", "compare", "sweep", "scorecard", "ver
 AnswerState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "LOST"]
 RunState = Literal["RUNNING", "COMPLETE", "FAIL", "CANCELLED", "INCOMPLETE"]  # INCOMPLETE: answers are lost
 Phase = Literal["ask", "portability"]
+HOST_OWNER = "fleet host "  # begin of the owner of rows that another machine measured
 ENDED: frozenset[str] = frozenset({"COMPLETE", "FAIL", "CANCELLED", "LOST"})
 
 

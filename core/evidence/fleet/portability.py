@@ -169,6 +169,7 @@ class Candidates:
     """Configurations that a second phase compares on every host, beside the ORT default."""
 
     question: int  # number of the search
+    default: Configuration | None  # ORT default of the search, without I/O binding; None: no host has it
     configurations: tuple[Configuration, ...]  # the most frequent winners first, without the ORT default
     hosts: Mapping[str, tuple[str, ...]]  # key -> hosts whose search found it
     left_out: Mapping[str, str]  # key -> why it is not compared
@@ -198,11 +199,16 @@ def candidates(run: FleetRun, number: int) -> Candidates:
     left_out |= dict.fromkeys(own[MOST_CANDIDATES:], f"a comparison takes {MOST_CANDIDATES} candidates")
     return Candidates(
         question=number,
+        default=_default(found),
         configurations=tuple(found.configuration(key) for key in own[:MOST_CANDIDATES]),
         hosts={key: tuple(hosts) for key, hosts in winners.items()},
         left_out=left_out,
         without=without,
     )
+
+
+def _default(found: Matrix) -> Configuration | None:
+    return next((one for one in found.configurations if one.key == DEFAULT_KEY), None)
 
 
 def _is_of_another_model(found: Matrix, key: str) -> bool:
@@ -211,7 +217,7 @@ def _is_of_another_model(found: Matrix, key: str) -> bool:
     def model(one: Configuration) -> object:
         return (one.spec.get("model") or {}).get("sha256")
 
-    default = next((one for one in found.configurations if one.key == DEFAULT_KEY), None)
+    default = _default(found)
     return default is not None and model(found.configuration(key)) != model(default)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from core.evidence.fleet.fleet_types import (
     ENDED,
+    HOST_OWNER,
     Answer,
     AnswerProgress,
     FleetRun,
@@ -39,8 +40,10 @@ from core.wire.units import visible
 
 PATIENCE_S = 180.0  # how long a host may be gone before its answer counts as lost
 _POLLS_S = (0.2, 2.0)  # between two requests for the state, first and later
+_POLL_PER_HOST_S = 0.02  # many hosts are asked less often, so that the scheduler stays idle
 _RETRY_S = 2.0
 _SAVE_S = 3.0  # between two writes of mere progress
+_SAVE_PER_HOST_S = 0.1
 _TOLD_S = 15.0  # how long a cancel waits for a host that does not reply
 
 OnChange = Callable[[FleetRun], None]
@@ -155,7 +158,8 @@ class Asking:
         before = self.run.answers_of(answer.question).get(answer.host)
         self.run = self.run.with_answer(answer)
         changed = before is None or (before.state, before.attempt) != (answer.state, answer.attempt)
-        if changed or time.monotonic() - self._saved_at > _SAVE_S:
+        late_s = max(_SAVE_S, _SAVE_PER_HOST_S * len(self.run.hosts))
+        if changed or time.monotonic() - self._saved_at > late_s:
             self._save()
         self._on_change(self.run)
 
@@ -222,7 +226,7 @@ class _Exchange:
                 await self._request(on_host.cancel, [key])
                 told = True
             await asyncio.sleep(pause)
-            pause = min(1.3 * pause, _POLLS_S[1])
+            pause = min(1.3 * pause, max(_POLLS_S[1], _POLL_PER_HOST_S * len(self.asking.run.hosts)))
             found = (await self._request(on_host.states, [key])).get(key)
             if found is None:
                 raise WorkerError(
@@ -291,7 +295,7 @@ class _Exchange:
     def _adopt(self, data: bytes, state: Mapping[str, Any]) -> None:
         there: Mapping[str, str] = state.get("paths", {})
         paths = {there[sha256]: here for sha256, here in self.prepared.paths.items() if sha256 in there}
-        origin = Origin(owner=f"fleet host {self.answer.host}", paths=paths)
+        origin = Origin(owner=f"{HOST_OWNER}{self.answer.host}", paths=paths)
         self.store.adopt(StoredRows.unpacked(data), origin)
 
     async def _file(self, name: str, sealed: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,6 +38,8 @@ from core.wire.limits import parse_cpu_time
 PIECE_BYTES = parcels.PIECE_BYTES
 LOG_BYTES = 1 << 18
 START_S = 30.0  # a question that has no state after this time was not started
+_ATTEND_S = 2.0  # between two looks of the task that keeps a host busy
+KEPT_S = 30 * 86_400.0  # how long a host keeps the files of an answer; its store keeps the rows
 _LOAD_S = 0.5  # how long the background load is watched
 TEXTS = "texts"  # folder of the small files of a request
 FILE, TEXT = "ortune-file:", "ortune-text:"  # begin of an argument that stands for a file of the request
@@ -297,12 +300,25 @@ def running() -> list[str]:
     return [key for key in keys if _state(key)["state"] in ("RUNNING", "WAITING")]
 
 
-def end_all(timeout_s: float) -> None:
-    """Cancel all questions of this host, and return when they have ended, at the latest after `timeout_s`."""
+def forget_old() -> None:
+    """Delete the files of answers that ended long ago."""
+    try:
+        found = list(folders.answers().iterdir())
+    except OSError:
+        return
+    for folder in found:
+        state = folders.read_json(folder / STATE) or {}
+        if time.time() - state.get("finished_at", time.time()) > KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_all(timeout_s: float) -> list[str]:
+    """Cancel all questions of this host, wait at most `timeout_s` for their ends, and return their keys."""
     keys, until = running(), time.monotonic() + timeout_s
     _cancel(keys)
     while set(running()) & set(keys) and time.monotonic() < until:
         time.sleep(0.1)
+    return keys
 
 
 async def piece(key: str, name: str, offset: int) -> dict[str, Any]:
@@ -339,5 +355,5 @@ def attend(key: str) -> str:
     The task only waits. A task that Dask loses or repeats neither ends nor repeats a measurement.
     """
     while _state(key)["state"] in ("RUNNING", "WAITING"):
-        time.sleep(1.0)
+        time.sleep(_ATTEND_S)
     return key

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -104,7 +105,7 @@ def _answer(folder: Path) -> None:
         folders.write_json(folder / STATE, state)
     code = command.process.wait()
     command.kill()
-    process = f"{os.uname().nodename}/{command.process.pid}/{command.started}"
+    process = f"{socket.gethostname()}/{command.process.pid}/{command.started}"
     _end(folder, {**state, **_outcome(folder, code, cancelled=command.cancelled), **_rows(folder, process)})
 
 
