@@ -89,7 +89,7 @@ def _result_of(session: Session, about: About) -> Result[Any]:
 
 
 def _stored_fleet(store: Store, about: AboutFleet) -> Result[AboutFleet]:
-    """Return a stored fleet run; its frame has one row for each host and configuration of the main question."""
+    """Return a stored fleet run; its frame has a row for each host and configuration of the main question."""
     main = about.summary.main
     return Result(
         kind="fleet",
