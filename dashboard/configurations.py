@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core.evidence.comparison import same_request, several_runtimes
 from core.show import setting_chips
-from core.spec import TrialSpec, ort_default, requested_value, session_from_dict, spec_from_dict
+from core.spec import TrialSpec, belongs, ort_default, requested_value, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
 from core.spec.settings import ENTRIES, SETTINGS, short
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
+from core.wire.runtime import runtime
 from dashboard import format
 
 LEAST, MOST = 2, 8
@@ -72,7 +74,7 @@ def from_preset(name: str, base: TrialSpec) -> TrialSpec:
     data = base.to_dict()
     return spec_from_dict(
         {
-            **_without(data, "engine"),
+            **_without(data, "engine", "openvino"),
             "session": session.model_dump(mode="json", exclude_defaults=True),
             "workload": {**data.get("workload", {}), **workload},
         }
@@ -92,13 +94,17 @@ def preset_label(spec: TrialSpec) -> str:
 
 
 def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
-    """Return another engine on the workload of `base`, without the settings that only ONNX Runtime has."""
+    """Return another engine on the workload of `base`, without settings that the engine cannot have.
+
+    An engine for the program before its export runs in ORTune's own runtime, the only one with PyTorch.
+    """
     data = base.to_dict()
+    ignored = [name for name in data.get("workload", {}) if not belongs(name, engine)]
     return spec_from_dict(
         {
-            **_without(data, "session"),
+            **_without(data, "session", "openvino", *(["runtime"] if ENGINES[engine].program else [])),
             "model": {**_without(data["model"], "precision", "keep_io_types")},
-            "workload": _without(data.get("workload", {}), "use_io_binding"),
+            "workload": _without(data.get("workload", {}), "use_io_binding", *ignored),
             "engine": engine,
         }
     )
@@ -229,24 +235,33 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
         own: name of the model of the list; its default carries it where other models are compared, too.
     """
     default = ort_default(specs[baseline])
-    default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
+    without = {"session": default.session, "openvino": default.openvino, "engine": DEFAULT}
+    default = specs[baseline].model_copy(update=without)
+    in_several = several_runtimes(specs)
     named: list[str] = []
     for index, spec in enumerate(specs):
-        name = _label(spec, default if index == baseline else specs[baseline])
+        name = _label(spec, default if index == baseline else specs[baseline], default)
         if models and models[index]:
             name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
         elif own and any(models) and name == ORT_DEFAULT:
             name = f"{ORT_DEFAULT} ({format.short(own, LABEL_LIMIT - len(ORT_DEFAULT) - 3)})"
+        if in_several:
+            name = f"{name} ({runtime(spec.runtime).name})"
         equals = sum(one == name or one.startswith(f"{name} (") for one in named)
         named.append(f"{name} ({equals + 1})" if equals else name)
     return named
 
 
-def _label(spec: TrialSpec, other: TrialSpec) -> str:
+def _label(spec: TrialSpec, other: TrialSpec, default: TrialSpec) -> str:
+    """Return the name of a configuration after its differences from `other`, whatever their runtimes."""
+    if spec.runtime != other.runtime:
+        spec = spec.model_copy(update={"runtime": other.runtime})
+        other = default if same_request(spec, other) else other
     found = setting_chips.differences(spec, other)
     workload = [one.chip for one in found if one.target in _WORKLOAD]
     if not can(spec.engine, "settings"):
-        parts = [ENGINES[spec.engine].label, *workload]
+        own = [one.chip for one in found if one.target == "openvino"]
+        parts = [ENGINES[spec.engine].label, *own, *workload]
     elif named := preset_label(spec):
         parts = [named, *(text for text in workload if not text.startswith(_IO_BINDING))]
     elif is_default(spec):

@@ -33,13 +33,14 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
+RUNTIME = "knob.runtime"
 BATCHING = "knob.dynamic_batching"  # no setting and no widget: JSON of the loaded configuration's batching
 
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
 OPTIONS = ("option.", "options.")  # prefixes of the widget keys of provider options
 SIZES = ("dim.", "value.")  # and of sizes and fixed values of inputs
 _SPECIAL = ("providers", "dims", "feeds", "feed_values")  # several widgets, or a list of its own
-_OF_RUNTIME = ("attribute", *ENTRIES)  # targets for which ONNX Runtime has a default
+_OF_RUNTIME = ("attribute", *ENTRIES, "openvino")  # targets for which a runtime has a default
 
 
 def key(name: str) -> str:
@@ -68,7 +69,7 @@ def value_key(input_name: str) -> str:
 
 
 def is_tristate(setting: TrialSetting) -> bool:
-    """Whether ONNX Runtime chooses the default of a switch."""
+    """Whether a runtime chooses the default of a switch."""
     return setting.kind == "bool" and setting.target in _OF_RUNTIME
 
 
@@ -94,7 +95,9 @@ def _default(setting: TrialSetting) -> Any:
     if _is_list_of_names(setting):
         return []
     if setting.target in _OF_RUNTIME:
-        return "" if setting.kind in ("choice", "text") else None  # empty text: ONNX Runtime's default
+        return "" if setting.kind in ("choice", "text", "mapping") else None  # empty: the runtime's default
+    if setting.kind == "text":
+        return setting.default or ""
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 

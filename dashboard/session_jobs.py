@@ -9,9 +9,10 @@ import streamlit as st
 
 from core.api.requests import ComparisonHistory, Prediction, past, predict
 from core.api.session import Job, Status
-from core.evidence.comparison import Configuration, same_request, with_references
-from core.spec import TrialSpec
+from core.evidence.comparison import DEFAULT_LABEL, Configuration, same_request, with_references
+from core.spec import TrialSpec, ort_default
 from core.wire.errors import StoreError
+from core.wire.runtime import OWN as RUNTIME_OWN
 from dashboard import configurations, state
 
 # keys of the session
@@ -45,6 +46,18 @@ def pinned(spec: TrialSpec) -> Configuration | None:
     return Configuration(spec=found, label=f"pinned baseline: {name}", role="baseline")
 
 
+def baseline(spec: TrialSpec) -> Configuration | None:
+    """Return the baseline of a run of `spec`; None: ONNX Runtime's default.
+
+    ONNX Runtime's default in another runtime is compared with that in ORTune's own. Raises as `pinned` does.
+    """
+    found = pinned(spec)
+    if found is not None or spec.runtime == RUNTIME_OWN or not same_request(spec, ort_default(spec)):
+        return found
+    own = spec.model_copy(update={"runtime": RUNTIME_OWN})
+    return Configuration(spec=own, label=f"{DEFAULT_LABEL} ({RUNTIME_OWN})", role="baseline")
+
+
 def predicted(spec: TrialSpec) -> Prediction | None:
     """Predict how long a run of `spec` takes; None: this model has no comparison on this machine yet."""
     record = state.current_model()
@@ -56,8 +69,8 @@ def predicted(spec: TrialSpec) -> Prediction | None:
     )
     if known is None:
         return None
-    baseline = pinned(spec)
-    asked = [Configuration(spec=spec, label=""), *([baseline] if baseline is not None else [])]
+    other = baseline(spec)
+    asked = [Configuration(spec=spec, label=""), *([other] if other is not None else [])]
     return predict([one.spec for one in with_references(asked)], known)
 
 

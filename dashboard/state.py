@@ -16,11 +16,13 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from core import wire
 from core.api.requests import (
     Size,
+    capabilities,
     check_overrides,
+    check_runtime,
     default_sizes,
     feed_plan,
 )
-from core.api.session import MachineQueue, Scheduler, Session, refuse_worker, user_on_host
+from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worker, run_job, user_on_host
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
@@ -35,7 +37,8 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import fields, folders, messages
+from core.wire.runtime import OWN
+from dashboard import fields, folders, messages, runtimes
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -175,6 +178,42 @@ def show_closed_reason() -> bool:
     return bool(reason)
 
 
+def providers(runtime: str = OWN) -> list[wire.ProviderFact]:
+    """Return the providers of a runtime.
+
+    Raises:
+        SpecError: there is no such runtime, or it has no ONNX Runtime.
+        WorkerError: they are not known yet and no worker may start now, or the worker crashed.
+    """
+    if runtime == OWN or recorded():
+        return environment()["providers"]
+    with st.spinner("Reading the runtime…"):
+        return capabilities(runtime, _run_if_idle())["providers"]
+
+
+def lacking(spec: TrialSpec, record: ModelRecord) -> str:
+    """Return why the runtime of a spec cannot run it, as far as that is known; empty: it can.
+
+    Args:
+        spec: a configuration.
+        record: its model.
+    """
+    if spec.runtime == OWN or recorded():
+        return ""
+    try:
+        runtimes.pinned(spec.runtime)
+        with st.spinner("Reading the runtime…"):
+            check_runtime(spec, record.info, _run_if_idle())
+    except TunerError as error:
+        return f"{error.message} {error.hint}"
+    return ""
+
+
+def _run_if_idle() -> Run:
+    """Return what starts a worker that reads facts; it refuses to while something is measured."""
+    return refuse_worker if queue().entries() else run_job
+
+
 @st.cache_resource(show_spinner=False)
 def freeze_imports() -> bool:
     """Exclude the imported libraries from garbage collection, once.
@@ -241,6 +280,8 @@ def values(record: ModelRecord) -> dict[str, Any]:
         for k, v in st.session_state.items()
         if str(k).startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
     }
+    if fields.RUNTIME in own:
+        own[fields.RUNTIME] = runtimes.chosen(own[fields.RUNTIME])
     return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
 
 
@@ -259,14 +300,16 @@ def current_spec() -> TrialSpec:
     """Return the spec of the present settings on the current model.
 
     Raises:
-        SpecError: settings that exclude each other, or text that cannot be read.
+        SpecError: settings that exclude each other, text that cannot be read, or no such runtime.
         ModelError: there is no model.
     """
     record = current_model()
     if record is None:
         raise ModelError("No model is chosen.", hint="Choose one on the Models page.")
-    spec = fields.spec_from_values(
-        values(record), path=portable(record.path), sha256=record.sha256, info=record.info
+    spec = runtimes.pinned_spec(
+        fields.spec_from_values(
+            values(record), path=portable(record.path), sha256=record.sha256, info=record.info
+        )
     )
     feed_plan(spec.workload, record.info)  # report a missing size before a worker starts
     check_overrides(spec, record.info)
@@ -296,6 +339,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     st.session_state[LOADED] = True
     for name, value in fields.values_from_spec(spec).items():
         st.session_state[name] = value
+    st.session_state[fields.RUNTIME] = runtimes.choice_of(spec.runtime)
     choose_model(record)
 
 

@@ -23,11 +23,13 @@ from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
 from core.api.models import convert, inspect
 from core.api.results import Result
+from core.api.runtimes import add_runtime, check_runtime, remove_runtime, runtimes
 from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.session import default_session as session
 from core.api.stored import load_result
 from core.api.sweeping import sweep
+from core.api.upgrading import upgrade
 from core.api.variants import transform, variants
 from core.wire.errors import (
     BudgetError,
@@ -56,6 +58,8 @@ __all__ = [
     "TunerError",
     "WorkerError",
     "accuracy",
+    "add_runtime",
+    "check_runtime",
     "compare",
     "convert",
     "explain",
@@ -73,7 +77,9 @@ __all__ = [
     "peaks",
     "plot",
     "profile",
+    "remove_runtime",
     "resume",
+    "runtimes",
     "scorecard",
     "search",
     "self_test",
@@ -81,6 +87,7 @@ __all__ = [
     "sweep",
     "transform",
     "tune",
+    "upgrade",
     "variants",
     "verify",
 ]

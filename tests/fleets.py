@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,7 +104,14 @@ class FleetProcesses:
         return path.read_text().split() if path.exists() else []
 
     def left_over(self) -> list[str]:
-        """Command lines of all processes that work in this folder."""
+        """Command lines of the processes that work in this folder, after a moment to end."""
+        deadline = time.monotonic() + WAIT_S
+        while (found := self.working()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def working(self) -> list[str]:
+        """Command lines of all processes that work in this folder now."""
         found = []
         for one in psutil.process_iter():
             try:

@@ -246,7 +246,7 @@ def _config_of_mapping(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
                 f"`{name}` has no key `{key[:40]}`.{nearest(key, _CONFIG_KEYS)}",
                 hint=f"Use {', '.join(_CONFIG_KEYS)}.",
             )
-        if key in (*_SECTIONS, "dataset") and not isinstance(one, Mapping):
+        if key in (*_SECTIONS, "openvino", "dataset") and not isinstance(one, Mapping):
             inner = {"model": '{"path": …}', "dataset": '{"path": …}'}.get(key, '{"name": value}')
             refuse(f"{name}[{key!r}]", "a dictionary", one, f'Write "{key}": {inner}.')
     return found

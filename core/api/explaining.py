@@ -15,7 +15,7 @@ from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.process.job_worker import Run
 from core.run import job_types
-from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
+from core.run.explanation import Pair, explain_plan, explained, pair, profile_pair, with_its_baseline
 from core.run.explanation import comparison_of_pair as comparison_of_pair
 from core.run.explanation import end_to_end_of as end_to_end_of
 from core.run.explanation import explained_at as explained_at
@@ -96,7 +96,7 @@ def explain_job(session: Session, of: Pair) -> Job:
 
     def profile(run: Run) -> Mapping[str, Any]:
         plan = explain_plan(session.store, of, fingerprint=session.fingerprint, run=run)
-        return run(wire.EXPLAIN, plan, timeout_s=TIMEOUT_S)
+        return profile_pair(plan, run)
 
     return job_types.task(profile, kind=wire.EXPLAIN, what=of.what)
 

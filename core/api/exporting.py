@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import one_runtime
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.measurement import Trial
@@ -189,6 +190,7 @@ def verify(
     against: PathLike | None = None,
     fail_if_slower: float | None = None,
     expert: bool = False,
+    runtime: str | None = None,
     wait_quiet_s: float = 0.0,
     session: Session | None = None,
     on_progress: OnProgress | None = None,
@@ -206,6 +208,7 @@ def verify(
         against: file that `record` wrote on this machine.
         fail_if_slower: with `against`: share by which it may be slower. None: the margin.
         expert: let the file turn on `expert`; only for files that you trust.
+        runtime: environment to verify in; `own` is ORTune's. None: the one of the recorded name.
         wait_quiet_s: see `tune`.
         session: see `tune`.
         on_progress: see `tune`.
@@ -234,6 +237,7 @@ def verify(
         baseline=None if against is None else read(Path(against)),
         fail_if_slower=fail_if_slower,
         expert=expert,
+        runtime=None if runtime is None else one_runtime(runtime),
         wait_quiet_s=wait_quiet_s,
     )
     found = result_of(session.run(verify_job(request), on_progress=on_progress, cancel=cancel))

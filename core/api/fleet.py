@@ -37,12 +37,14 @@ from core.run.fleet.requests import PreparedQuestion
 from core.run.fleet.runs import RunFolder, find
 from core.run.fleet.runs import load as fleet_run
 from core.run.fleet.runs import runs as runs
+from core.show.words import counted
 from core.wire.errors import SpecError, WorkerError
 
 R = TypeVar("R")
 _POLL_S = 0.1
 _END_S = 90.0  # for hosts to end their questions after Ctrl-C
 MAX_PRICE = 1e6
+_MOST_NAMES = 8  # of hosts in a line
 
 
 def serve_scheduler(listen: str, certs: Path | None, say: Callable[[str], None]) -> None:
@@ -328,10 +330,7 @@ class _Work:
             chosen = await selected(fleet)
             with keep.held():
                 keep.save_questions(questions)
-                self._on_note(
-                    f"Fleet run {run.id}: {len(questions)} question{'s' * (len(questions) > 1)}, "
-                    f"{', '.join(one.name for one in chosen.hosts)}"
-                )
+                self._on_note(_begun(chosen))
                 asking = Asking(fleet, chosen, keep, self._session.store, on_change=self._on_change)
                 asking.control, asking.patience_s = self._control, self._patience_s
                 asked = await asking.ask(questions)
@@ -371,6 +370,14 @@ class _Work:
             )
             found.append(prepared(asked, len(run.questions) + len(found) + 1, self._session))
         return found
+
+
+def _begun(run: FleetRun) -> str:
+    """Return what a run asks whom, in one line."""
+    names = [one.name for one in run.hosts]
+    more = "" if len(names) <= _MOST_NAMES else f" and {len(names) - _MOST_NAMES} more hosts"
+    asked = counted(len(run.questions), "question")
+    return f"Fleet run {run.id}: {asked}, {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _protocol(arguments: Sequence[str]) -> list[str]:

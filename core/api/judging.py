@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import without_runtimes
 from core.api.models import ModelLike, reference
 from core.api.requests import Config, config_data, with_sizes
 from core.api.results import Result
@@ -37,6 +38,7 @@ from core.show import documents, frames
 from core.show.format import duration, short
 from core.show.sheets import Sheet, accuracies, scorecards
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.datasets import dataset_plan
 from core.store import Accuracy
 from core.store.library import resolve_model
@@ -94,7 +96,7 @@ def accuracy(
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
-        settings: see `tune`.
+        settings: see `tune`. Of several values of `runtime` each model is measured in every runtime.
 
     Raises:
         SpecError: no data, or data that do not fit.
@@ -104,7 +106,9 @@ def accuracy(
     session = session or default_session()
     listed: list[Any] = [*models] if isinstance(models, list) else [models]
     listed += [] if against is None else [against]
-    specs = [_with_data(one, data, config, given_of(settings), session) for one in listed]
+    runtimes, given = without_runtimes(given_of(settings))
+    in_each = [{**given, RUNTIME: [one]} for one in runtimes] or [given]
+    specs = [_with_data(one, data, config, each, session) for each in in_each for one in listed]
     for spec in specs:
         _check_exists(spec, session)
     job = accuracy_job(session, specs, again=again)
@@ -112,13 +116,20 @@ def accuracy(
     ended: Any = result_of(session.run(job, on_progress=on_progress, cancel=cancel))
     measured, errors = ended["measured"], ended["errors"]
     found = [None if one is None else session.store.accuracy(one) for one in measured]
-    base = found[-1] if against is not None else None
-    judged = found[:-1] if against is not None else found
-    compared = [compare(base, one, delta) for one in judged if base is not None and one is not None]
+    compared = [] if against is None else _compared(found, len(listed), delta)
     result = session.last = accuracy_result(Accuracies(found=found, compared=compared, errors=errors))
     if len(errors) == len(found):
         raise error_from_record(errors[0])
     return result
+
+
+def _compared(found: Sequence[Accuracy | None], models: int, delta: float) -> list[Mapping[str, Any]]:
+    """Compare each model with the last one in the same runtime; `found` has all models once per runtime."""
+    compared: list[Mapping[str, Any]] = []
+    for start in range(0, len(found), models):
+        *judged, base = found[start : start + models]
+        compared += [compare(base, one, delta) for one in judged if base is not None and one is not None]
+    return compared
 
 
 def _check_exists(spec: TrialSpec, session: Session) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import in_runtimes, without_runtimes
 from core.api.models import ModelLike, reference
 from core.api.requests import Config, check_spec, labels, named, spec_of, with_sizes
 from core.api.results import Result
@@ -32,6 +33,7 @@ from core.show.format import about
 from core.show.sheets import loads
 from core.show.table import Table
 from core.spec import TrialSpec, changed
+from core.spec.axes import RUNTIME
 from core.spec.load import (
     MOST_CONFIGURATIONS,
     MOST_TOGETHER,
@@ -51,6 +53,7 @@ from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import SpecError, error_from_record
 from core.wire.files import expand_home
+from core.wire.runtime import OWN
 
 # a load test has its own duration and sizes of requests, and it stops by its own rules
 _UNUSED = (EFFORT, "margin", "runs", "warmup_runs", "tolerance")
@@ -192,7 +195,9 @@ def load(
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
-        settings: see `tune`. Settings of comparisons, such as `effort`, have no use here.
+        settings: see `tune`. Settings of comparisons, such as `effort`, have no use here. Of several values
+            of `runtime` each configuration runs once in every runtime, unless it is one of several and names
+            its own.
 
     Raises:
         SpecError: the traffic, a limit or a setting is invalid.
@@ -271,8 +276,11 @@ def _configurations(
 ) -> tuple[list[Configuration], dict[str, Any]]:
     """Return the configurations with their labels, and the sources of assumed sizes."""
     refs: list[Any] = list(config) if isinstance(config, list | tuple) else [config]
+    asked, given = without_runtimes(given)
     if len(refs) <= 1:
-        specs = [spec_of(model, refs[0] if refs else None, given, session)]
+        ref = refs[0] if refs else None
+        spec = spec_of(model, ref, {**given, RUNTIME: asked[:1]} if asked else given, session)
+        specs = [spec.model_copy(update={RUNTIME: OWN}) if asked else spec]  # `in_runtimes` sets it again
     else:
         together = wanted.question == "together"
         common = reference(model, session)
@@ -282,6 +290,7 @@ def _configurations(
         told = ["configuration" if changed(specs[0]) else DEFAULT_LABEL]
     else:
         told = _without_folders(labels(refs, specs))
+    specs, told = in_runtimes(specs, told, asked, note=session.note)
     return [
         Configuration(spec=spec, label=label, role="candidate" if number or len(specs) == 1 else "baseline")
         for number, (spec, label) in enumerate(zip(specs, told, strict=True))

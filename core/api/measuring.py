@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import in_runtimes, without_runtimes
 from core.api.models import ModelLike, reference
 from core.api.references import ENGINE_PREFIXES
 from core.api.requests import (
@@ -46,11 +47,13 @@ from core.show.sheets.trials import failed, measured, profiled
 from core.show.table import Table
 from core.show.verdict import stored_comparison, trial_verdict
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, error_from_record
 from core.wire.profile import profile_from_dict
+from core.wire.runtime import OWN, runtime
 
 MAX_CANDIDATES = 7
 
@@ -87,7 +90,8 @@ def tune(
         on_progress: called with the status about ten times a second.
         cancel: set it, from another thread, to cancel.
         settings: names and values of the settings table, for example `intra_op_num_threads=2`,
-            `effort="quick"`, `dims={"batch": 8}`.
+            `effort="quick"`, `dims={"batch": 8}`. Two values of `runtime` compare the configuration in the
+            second runtime with itself in the first.
 
     Raises:
         SpecError: a setting or its value is invalid.
@@ -95,14 +99,44 @@ def tune(
         TunerError: the measurement failed or was cancelled. `Session.last` has what the store kept.
     """
     session = session or default_session()
-    given = given_of(settings)
-    spec = spec_of(model, config, given, session)
-    rival = None if baseline is None else baseline_of(baseline, spec, given, session)
+    asked, given = without_runtimes(given_of(settings))
+    spec = spec_of(model, config, {**given, RUNTIME: asked[-1:]} if asked else given, session)
+    spec, rival = _of_runtimes(spec, asked, baseline)
+    if baseline is not None:
+        rival = _in_runtime(baseline_of(baseline, spec, given, session), asked)
     (spec, *others), sizes = with_sizes([spec] if rival is None else [spec, rival.spec], session)
     rival = None if rival is None else replace(rival, spec=others[0])
     job = tune_job(session, spec, baseline=rival, wait_quiet_s=wait_quiet_s)
     announce(session, [Configuration(spec=spec, label=CANDIDATE_LABEL), *([rival] if rival else [])])
     return _run_trial(session, job, sizes, on_progress, cancel)
+
+
+def _of_runtimes(
+    spec: TrialSpec, asked: Sequence[str], baseline: Config
+) -> tuple[TrialSpec, Configuration | None]:
+    """Return the configuration of `tune`, which is in the last runtime, and the one in the first of two.
+
+    Raises:
+        SpecError: there are more runtimes than a baseline and a candidate.
+    """
+    most = 2 if baseline is None else 1
+    if len(asked) > most:
+        given = f"{len(asked)} runtimes" + ("" if baseline is None else " and a baseline")
+        raise SpecError(
+            f"`tune` measures a configuration against one baseline, but got {given}.",
+            hint="Use `compare` with these runtimes.",
+        )
+    if len(asked) < 2:
+        return spec, None
+    first = spec.model_copy(update={RUNTIME: asked[0]})
+    return spec, Configuration(spec=first, label=f"runtime {runtime(asked[0]).name}", role="baseline")
+
+
+def _in_runtime(one: Configuration, asked: Sequence[str]) -> Configuration:
+    """Return a configuration in the asked runtime, unless it names its own."""
+    if not asked or one.spec.runtime != OWN:
+        return one
+    return replace(one, spec=one.spec.model_copy(update={RUNTIME: asked[0]}))
 
 
 def tune_job(
@@ -269,7 +303,8 @@ def compare(
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
-        settings: of the workload and the protocol, for all configurations.
+        settings: of the workload and the protocol, for all configurations. Of several values of `runtime`
+            each configuration runs once in every runtime, unless it names its own.
 
     Raises:
         SpecError: a reference or a setting is invalid, or the models are not variants of one original.
@@ -279,14 +314,15 @@ def compare(
     models: list[Any] = model if isinstance(model, list) else [model]
     listed: list[Any] = arguments.listed("candidates", candidates)
     named_models = [one for one in (reference(one, session) for one in models) if one is not None]
+    runtimes, given = without_runtimes(given_of(settings))
     common, refs = _model_and_references(named_models, baseline, listed)
-    specs = named(
-        refs, model=common, given=given_of(settings), session=session, different_models=different_models
-    )
+    specs = named(refs, model=common, given=given, session=session, different_models=different_models)
+    specs, told = in_runtimes(specs, labels(refs, specs), runtimes, note=session.note)
+    _check_number(len(specs) - 1)
     specs, sizes = with_sizes(specs, session)
     asked = [
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
-        for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
+        for number, (spec, label) in enumerate(zip(specs, told, strict=True))
     ]
     job = compare_job(session, asked, wait_quiet_s=wait_quiet_s, different_models=different_models)
     announce(session, asked)
@@ -412,23 +448,22 @@ def comparison_sheet(store: Store, comparison: Comparison) -> Sheet:
 def _model_and_references(
     models: Sequence[str], baseline: Config, candidates: Sequence[Any]
 ) -> tuple[str | None, list[Any]]:
-    """Return the common model (None: each reference names its own) and the references, the baseline first.
-
-    Raises:
-        SpecError: no candidate, or too many.
-    """
+    """Return the common model (None: each reference names its own) and the references, the baseline first."""
     if len(models) > 1:
         listed = [_as_model(one) for one in models]
         candidates = [*(listed if baseline else listed[1:]), *candidates]
         model, baseline = None, baseline or listed[0]
     else:
         model, baseline = (models[0] if models else None), baseline or "preset:default"
-    if not 1 <= len(candidates) <= MAX_CANDIDATES:
-        raise SpecError(
-            f"A comparison has 1 to {MAX_CANDIDATES} candidates, but got {len(candidates)}.",
-            hint=f"Name 1 to {MAX_CANDIDATES} candidates, or several models.",
-        )
     return model, [baseline, *candidates]
+
+
+def _check_number(candidates: int) -> None:
+    if not 1 <= candidates <= MAX_CANDIDATES:
+        raise SpecError(
+            f"A comparison has 1 to {MAX_CANDIDATES} candidates, but got {candidates}.",
+            hint=f"Name 1 to {MAX_CANDIDATES} candidates, or several models or runtimes.",
+        )
 
 
 def _as_model(ref: str) -> str:

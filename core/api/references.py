@@ -1,4 +1,4 @@
-"""Configurations by reference: a YAML file, a trial, a model, a variant, a preset, PyTorch itself.
+"""Configurations by reference: a YAML file, a trial, a model, a variant, a preset, another engine.
 
 Reads files, the store and the library; starts nothing.
 """
@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.process import runtimes
 from core.run.named_files import check_named_files, open_folders, with_full_paths
 from core.run.named_files import with_relative_paths as with_relative_paths
 from core.run.variants import variant_of
-from core.spec import old_key_note, spec_from_yaml
+from core.run.verified_runtime import recorded_libraries
+from core.spec import TrialSpec, old_key_note, spec_from_yaml
 from core.spec.presets import PRESETS, preset
-from core.spec.strict_yaml import MAX_CHARACTERS
+from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, sample_models
 from core.wire.access import expert_allowed
@@ -31,10 +33,11 @@ def config_from(
     store: Store,
     *,
     other_model: bool = False,
+    other_runtime: bool = False,
     expert: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Return the configuration of `ref`: a YAML file, a model, a preset, a variant, PyTorch, a trial.
+    """Return the configuration of `ref`: a YAML file, a model, a preset, a variant, an engine, a trial.
 
     A model and a variant run on ONNX Runtime's default and keep their model. The configuration of a variant
     has the key `variant` with the hash of its original, that of a model the key `own`.
@@ -44,6 +47,7 @@ def config_from(
         store: holds trials and variants.
         other_model: the user names another model. Settings of a trial may apply to any model, while a
             YAML file stays bound to its hash.
+        other_runtime: the user names another runtime, so that of a file may be missing here.
         expert: the user turns `expert` on, so a file may use it.
         note: called with what the reader of an old file should know.
 
@@ -55,7 +59,7 @@ def config_from(
         return {}
     if ref.startswith("preset:"):
         return preset_config(ref.removeprefix("preset:"))
-    if ref.startswith(ENGINE_PREFIXES):
+    if ref in REFS or ref.startswith(ENGINE_PREFIXES):
         return {"engine": _engine(ref)}
     if ref.startswith("variant:"):
         return _variant_config(ref.removeprefix("variant:"), store)
@@ -63,7 +67,7 @@ def config_from(
         return {"model": {"path": ref.removeprefix("model:")}, "own": True}
     path = expand_home(ref)
     if path.suffix.lower() in (".yaml", ".yml") or _is_file(path):
-        return _file_config(path, expert=expert, note=note)
+        return _file_config(path, other_runtime=other_runtime, expert=expert, note=note)
     trial = _spec_of_trial(ref, store)
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
 
@@ -103,7 +107,9 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _file_config(path: Path, *, expert: bool, note: Callable[[str], None]) -> dict[str, Any]:
+def _file_config(
+    path: Path, *, other_runtime: bool, expert: bool, note: Callable[[str], None]
+) -> dict[str, Any]:
     """Return the configuration of a YAML file; its files and libraries lie near it or in ORTune's folder.
 
     Options of the command line may name any path, because the user types them.
@@ -112,8 +118,23 @@ def _file_config(path: Path, *, expert: bool, note: Callable[[str], None]) -> di
     spec = with_full_paths(spec_from_yaml(text, expert=expert or expert_allowed()))
     if remark := old_key_note(text):
         note(f"{path.name}: {remark}")
+    if not other_runtime:
+        check_runtime(spec, text)
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
+
+
+def check_runtime(spec: TrialSpec, text: str) -> None:
+    """Refuse the configuration of a YAML file whose runtime this machine lacks.
+
+    Args:
+        spec: of the file.
+        text: of the file; its informative part has the versions for the command that creates the runtime.
+
+    Raises:
+        SpecError: there is no such runtime, or its content has another hash.
+    """
+    runtimes.pinned(spec.runtime, recorded_libraries(load_strict(text).get("environment")))
 
 
 def keeps_model(config: Mapping[str, Any]) -> bool:

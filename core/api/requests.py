@@ -35,6 +35,8 @@ from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
 from core.run.preparation import Resolved as Resolved
 from core.run.preparation import check_before, check_comparison, resolve_trial
+from core.run.runtime_check import capabilities as capabilities
+from core.run.runtime_check import check_runtime as check_runtime
 from core.run.sizes import Size as Size
 from core.run.sizes import Source as Source
 from core.run.sizes import default_sizes as default_sizes
@@ -42,6 +44,7 @@ from core.run.sizes import with_known_sizes
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
 from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.effort import EFFORTS
 from core.spec.settings import trial_setting
 from core.store import Store
@@ -78,8 +81,14 @@ def _config(ref: Config, given: Given, session: Session, *, other_model: bool) -
     read = None if ref is None else arguments.config("config", ref)
     if isinstance(read, Mapping):
         return read
-    expert = bool(given.get("expert"))
-    return config_from(read, session.store, other_model=other_model, expert=expert, note=session.note)
+    return config_from(
+        read,
+        session.store,
+        other_model=other_model,
+        other_runtime=bool(given.get(RUNTIME)),
+        expert=bool(given.get("expert")),
+        note=session.note,
+    )
 
 
 def named(
@@ -162,11 +171,11 @@ def with_workload_of(config: Mapping[str, Any], workload_source: Mapping[str, An
     taken = workload_source.get("model", {})
     model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
     workload = {**workload_source.get("workload", {}), **config.get("workload", {})}
-    if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
+    engine = config.get("engine", engines.DEFAULT)
+    if not engines.can(engine, "bind"):
         workload.pop("use_io_binding", None)
-    elif operators := workload_source.get("session", {}).get(
-        "custom_op_libraries"
-    ):  # belongs to the model, not to the tuned settings
+    operators = workload_source.get("session", {}).get("custom_op_libraries")
+    if operators and engines.can(engine, "settings"):  # belongs to the model, not to the tuned settings
         config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
     return {**config, "model": model, "workload": workload}
 

@@ -17,6 +17,7 @@ from core.api.settings import given_of, values_to_try
 from core.evidence.result_types import SearchResult
 from core.run import search as searches
 from core.run.job import Job
+from core.run.preparation import environment_of
 from core.run.search import Prepared as Prepared
 from core.run.search import budget_error as budget_error
 from core.run.search import place_of as place_of
@@ -226,7 +227,7 @@ def prepared_search(session: Session, spec: TrialSpec, question: Question) -> Pr
         TunerError: as of `search`, or the session does not admit it.
     """
     session.admit(spec)
-    machine = session.scheduler.environment()
+    machine = environment_of(session.scheduler.environment, spec.runtime)
     store, owner = session.store, session.scheduler.owner
     return searches.prepare(spec, question, store, session.inspect, machine, owner=owner)
 
@@ -239,7 +240,9 @@ def continued_search(
     Raises:
         TunerError: as of `resume`.
     """
-    machine, owner = session.scheduler.environment(), session.scheduler.owner
+    owner = session.scheduler.owner
+    runtime = spec_from_dict(session.store.study(study).spec).runtime
+    machine = environment_of(session.scheduler.environment, runtime)
     return searches.continue_search(
         session.store, study, session.inspect, machine, budget_s=budget_s, question=question, owner=owner
     )

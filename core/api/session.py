@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from core.evidence.measurement import Trial
-from core.process.job_worker import Run, run_job
+from core.process import runtimes as runtimes
+from core.process.job_worker import Run as Run
 from core.process.job_worker import refuse_worker as refuse_worker
+from core.process.job_worker import run_job as run_job
 from core.process.machine_queue import Entry as Entry
 from core.process.machine_queue import MachineQueue as MachineQueue
 from core.run.job import FINISHED as FINISHED

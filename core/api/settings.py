@@ -13,8 +13,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import one_runtime
 from core.api.references import keeps_model, read_text
 from core.spec import BESIDE_SECTIONS, WorkloadSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.checks import feed_range
 from core.spec.question import find_setting, nearest_setting, parse_value
 from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, Value
@@ -94,7 +96,7 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
     return {name: part for name, part in data.items() if part}
 
 
-_SECTIONS = ("model", "session", "workload", "protocol")
+_SECTIONS = ("model", "session", "workload", "protocol", "openvino")
 
 
 def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
@@ -107,8 +109,8 @@ def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
     elif setting.name == "feeds":
         _apply_inputs(part, _sources(value))
     elif setting.kind == "mapping":
-        before = arguments.mapping(setting.name, part.get(setting.name, {}))
-        part[setting.name] = {**before, **_entries(setting, value)}
+        before = arguments.mapping(setting.name, part.get(setting.field, {}))
+        part[setting.field] = {**before, **_entries(setting, value)}
     elif (entries := ENTRIES.get(setting.target)) is not None:
         typed = _typed(setting, value)
         text = str(int(typed)) if setting.kind == "bool" else str(typed)
@@ -141,6 +143,8 @@ def _entries(setting: TrialSetting, value: Any) -> Mapping[str, Any]:
 def _typed(setting: TrialSetting, value: Any) -> Any:
     """Return a value as the spec has it: of its type, and read if it is a text; the spec checks its range."""
     name = setting.field
+    if name == RUNTIME:
+        return one_runtime(value)
     if setting.name == "budget_s":
         return arguments.whole(name, seconds(name, value) if isinstance(value, str) else value)
     if setting.name in ("image_mean", "image_std"):

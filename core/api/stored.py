@@ -12,6 +12,7 @@ from core.api.measuring import comparison_result, trial_result
 from core.api.results import Result
 from core.api.searching import search_result
 from core.api.session import Session, clean_up, default_session
+from core.api.upgrading import upgrade_result
 from core.run.best_point import rank_points
 from core.show import documents, frames
 from core.show.fleet_text import answer
@@ -25,6 +26,7 @@ from core.show.report.subjects import (
     AboutSearch,
     AboutSweep,
     AboutTrial,
+    AboutUpgrade,
     find,
 )
 from core.show.sheets import Sheet, scorecards, sweeps
@@ -41,8 +43,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, load test, comparison, search, accuracy or fleet run, or its first 6 or more
-            characters; name of a sweep or a scorecard.
+        ref: ID of a trial, load test, comparison, search, upgrade, accuracy or fleet run, or its first 6 or
+            more characters; name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.
@@ -84,6 +86,8 @@ def _result_of(session: Session, about: About) -> Result[Any]:
             return _stored_sweep(store, about)
         case AboutScorecard():
             return _stored_scorecard(store, about)
+        case AboutUpgrade():
+            return upgrade_result(session, about.record.id)
         case AboutFleet():
             return _stored_fleet(store, about)
 

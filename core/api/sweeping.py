@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.api import arguments
+from core.api.asked_runtimes import pinned_runtimes, without_runtimes
 from core.api.measuring import compare_job
 from core.api.models import ModelLike
 from core.api.requests import Config, announce, report_precision, spec_of, with_sizes
@@ -31,11 +32,13 @@ from core.run.sweep import Measured, Point, before, configurations, expand, join
 from core.run.sweep import earlier_sweeps as earlier_sweeps
 from core.run.sweep import running_points as running_points
 from core.show import documents
-from core.show.sheets import Line, Sheet, sweeps
+from core.show.runtime_text import runtime_of
+from core.show.sheets import Line, Part, Sheet, sweeps
 from core.show.table import Table
-from core.spec.axes import PERCENTILE_NAMES, axis, parse_vary, point_name, study_name
+from core.spec.axes import PERCENTILE_NAMES, RUNTIME, axis, parse_vary, point_name, study_name
 from core.spec.space import Axis as Axis
 from core.wire.errors import SpecError, nearest
+from core.wire.runtime import runtime
 
 PERCENTILES = {name.removesuffix("_s"): name for name in PERCENTILE_NAMES}
 
@@ -70,21 +73,26 @@ def sweep(
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
-        settings: see `tune`.
+        settings: see `tune`. Several values of `runtime` vary it.
 
     Raises:
         SpecError: nothing varies, or a value or a setting is invalid.
         TunerError: a point cannot be measured. A point that failed has its error in the result.
     """
     session = session or default_session()
+    runtimes, given = without_runtimes(given_of(settings))
     axes = _axes(vary)
+    if len(runtimes) > 1:
+        axes.append(axis(RUNTIME, runtimes))
+        runtimes = []
+    axes = [_with_names(one) if one.name == RUNTIME else one for one in axes]
     if not axes:
         raise SpecError(
             "There is nothing to sweep.",
             hint="Give `vary` one or two settings or dimensions with lists of values.",
         )
     chosen = None if percentile is None else percentile_named(percentile)
-    spec = spec_of(model, config, given_of(settings), session)
+    spec = spec_of(model, config, {**given, RUNTIME: runtimes} if runtimes else given, session)
     [spec], sizes = with_sizes([spec], session, varied=[one.name for one in axes])
     resolved = resolve_trial(spec, session.store, session.inspect)
     named = models(session.store, resolved.record)
@@ -127,6 +135,15 @@ def _axes(vary: Mapping[str, Any] | str | Sequence[str | Axis]) -> list[Axis]:
             )
         axes.append(one if isinstance(one, Axis) else parse_vary(one))
     return axes
+
+
+def _with_names(one: Axis) -> Axis:
+    """Return an axis of runtimes as their names.
+
+    Raises:
+        SpecError: there is no such runtime, or its content has another hash.
+    """
+    return axis(RUNTIME, [runtime(text).name for text in pinned_runtimes(list(one.values))])
 
 
 def sweep_job(
@@ -230,6 +247,12 @@ class Sweep:
         """Return the best point in one sentence."""
         return sweeps.sentence(self.rows(), self.ranking())
 
+    def parts(self) -> list[Part]:
+        """Return the table, the verdict, and the runtime if all points ran in another than ORTune's own."""
+        told = {runtime_of(one.spec.to_dict(), None) for one in self.points if one.spec is not None}
+        ran_in = [Line(f"Runtime: {told.pop()}")] if len(told) == 1 and all(told) else []
+        return [*ran_in, self.table(), Line(self.verdict(), apart=True)]
+
     def document(self) -> dict[str, Any]:
         """Return what `sweep --json` prints."""
         store, ranking = self.session.store, self.ranking()
@@ -244,7 +267,7 @@ def sweep_result(found: Sweep) -> Result[Sweep]:
         id=found.name,
         read=found.read,
         document=Sweep.document,
-        content=lambda one: Sheet(one.verdict(), [one.table(), Line(one.verdict(), apart=True)]),
+        content=lambda one: Sheet(one.verdict(), one.parts()),
         says=Sweep.verdict,
         rows=Sweep.table,
         store=found.session.store,

@@ -71,6 +71,11 @@ COMMANDS = {
         "Measure the latency of a configuration under traffic that does not wait for it.",
     ),
     "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
+    "upgrade": Command(
+        "upgrade",
+        "upgrade",
+        "Compare models in two versions of ONNX Runtime before changing from one to the other.",
+    ),
     "graph": Command(
         "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
     ),
@@ -125,6 +130,11 @@ COMMANDS = {
         "machine",
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
+    ),
+    "runtimes": Command(
+        "runtimes",
+        "app",
+        "Add, list, check and remove runtimes: environments with another ONNX Runtime.",
     ),
     "fleet": Command(
         "fleet", "app", "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers."

@@ -38,6 +38,7 @@ from core.show.sheets import comparisons
 from core.show.table import csv_text, md_text
 from core.spec.text_values import share
 from core.store import Store
+from core.wire.engines import REFS
 from core.wire.errors import SpecError
 
 
@@ -48,7 +49,7 @@ def compare(
         typer.Argument(
             help="Path, library name, sample name or hash of a model; not needed if a "
             "configuration names one. Several models are compared on ONNX Runtime's default, "
-            "the first one as the baseline.",
+            "the first one as the baseline. The name of an engine is a candidate.",
             metavar="MODEL",
             show_default=False,
         ),
@@ -116,9 +117,10 @@ def compare(
     """Compare configurations of a model with a baseline under the same conditions.
 
     A configuration is a YAML file, a trial ID, a model (its path, or model:NAME) on ONNX Runtime's default, a
-    preset, or PyTorch itself for a model that ORTune converted. Options apply to all configurations; a
-    preset, PyTorch and a model take the workload of the first file or trial. If batch sizes differ, ORTune
-    compares the times per sample.
+    preset, or another engine: OpenVINO, or PyTorch for a model that ORTune converted. Options apply to all
+    configurations; a preset, an engine and a model take the workload of the first file or trial. With several
+    --runtime, each configuration runs once in every runtime, unless it names its own. If batch sizes differ,
+    ORTune compares the times per sample.
 
     Exit codes: 0 all verdicts are decided (with --fail-if-slower: no candidate is slower than allowed) · 1 a
     candidate is slower than allowed, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with
@@ -140,7 +142,10 @@ def compare(
         if continue_ is not None:
             measure = partial(measuring.measure_longer, continue_)
         else:
-            measure = partial(measuring.compare, models, candidate or [], baseline=baseline)
+            engines = [one for one in models or [] if one in REFS]
+            paths = [one for one in models or [] if one not in REFS]
+            candidates = [*(candidate or []), *engines]
+            measure = partial(measuring.compare, paths or None, candidates, baseline=baseline)
             measure = partial(measure, different_models=different_models)
         try:
             result = finished(session, partial(measure, wait_quiet_s=patience_s, session=session, **given))

@@ -40,7 +40,10 @@ _METAVARS = {
     "budget_s": "SECONDS|30s|2m",
     "margin": "SHARE|N%",
     "tolerance": "SHARE|N%",
+    "runtime": "NAME",
     "cpus": "0-3,6",
+    "openvino.device": "CPU|GPU|NPU|AUTO|HETERO:…",
+    "openvino.properties": "NAME=VALUE",
 }
 _PROVIDER_OPTION_HELP = (
     "Option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
@@ -50,12 +53,21 @@ _FEED_HELP = (
     "`NAME=TEXT` or `NAME=@FILE` (one line per sample) for text, or an .npz, an image or a "
     "folder of images. Default: seeded random values; text inputs need a value."
 )
-_GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # groups in the help
+_GROUPS = (
+    "Workload",
+    "Threads",
+    "Graph",
+    "Providers",
+    "Memory",
+    "OpenVINO",
+    "Model",
+    "Protocol",
+)  # groups in the help
 MAX_INLINE_CHOICES = 40  # most characters of choices next to an option name
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
-    *("dims", "feeds", "precision"),
+    *("dims", "feeds", "precision", "runtime", "openvino.properties"),
 )
 
 
@@ -83,7 +95,8 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
     shared = [
         one
         for one in settings_with_option()
-        if one.target in ("workload", "protocol") or one.name in ("precision", "custom_op_libraries")
+        if one.target in ("workload", "protocol")
+        or one.name in ("precision", "custom_op_libraries", "runtime")
     ]
     return _with_options(command, [_parameter(setting) for setting in shared])
 
@@ -169,12 +182,14 @@ def _parameter(setting: TrialSetting) -> inspect.Parameter:
 def _help(setting: TrialSetting) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
-    default = setting.default
+    default, text = setting.default, setting.help
+    if setting.name == "runtime":
+        text += " Repeatable where configurations are compared: each runs once in every runtime."
     if isinstance(default, bool):
         default = "on" if default else "off"
     choices = f" One of {', '.join(setting.choices)}." if _are_long(setting) else ""
     shown = f" Default: {default}." if default not in ((), {}, "", None) else ""
-    return setting.help + choices + (shown if not isinstance(default, tuple) else "")
+    return text + choices + (shown if not isinstance(default, tuple) else "")
 
 
 def _are_long(setting: TrialSetting) -> bool:

@@ -30,7 +30,6 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, started
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
-from core.show.sheets import Line
 from core.show.table import csv_text, md_text
 from core.spec.axes import BATCH, THREADS, parse_values, parse_vary
 from core.wire.errors import SpecError
@@ -149,7 +148,7 @@ def report_sweep(result: Result[Sweep], kind: str) -> None:
     elif kind == "md":
         print_lines([md_text(found.table())])
     else:
-        print_parts([found.table(), Line(found.verdict(), apart=True)])
+        print_parts(found.parts())
     ended = found.ended()
     errors = [one.trial.error for one in ended if one.trial.error is not None]
     if errors:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core.api import exporting
+from core.api.asked_runtimes import one_runtime
 from core.api.results import Result
 from core.cli.options import WaitQuiet, wait_quiet_s
 from core.cli.output import (
@@ -103,6 +104,15 @@ def verify(
         bool,
         typer.Option("--expert", help="Let the file turn on `expert`. Use it only for files that you trust."),
     ] = False,
+    runtime: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Environment to verify in: own, or one from `runtimes list`. Default: the one of the "
+            "recorded name.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     wait_quiet: WaitQuiet = None,
     format_: Annotated[
         Literal["text", "json", "junit", "md"],
@@ -142,6 +152,7 @@ def verify(
                 against=against,
                 fail_if_slower=limit,
                 expert=expert,
+                runtime=one_runtime(runtime) if runtime else None,
                 wait_quiet_s=wait_quiet_s(wait_quiet),
                 session=session,
             )

@@ -126,16 +126,22 @@ def describe(status: Status) -> str:
         return _search_progress(status, status.live)
     if status.live and (load := status.live.get("load")):
         return f"{status.what}: {' · '.join(progress_parts(load))}"
-    parts = [f"{status.what}: {status.stage}"]
+    parts = [f"{status.what}: {_upgraded(status.live)}{status.stage}"]
     if status.total:
         parts.append(f"{status.done}/{status.total}")
     if status.text:
         parts.append(status.text)
     if status.stage == "rounds" and status.live:
-        parts += _interim_text(status.live["contrasts"])
+        parts += _interim_text(status.live.get("contrasts", ()))
     if status.eta_s is not None and status.eta_s >= 1:
         parts.append(f"about {status.eta_s:.0f} s left")
     return " ".join(parts)
+
+
+def _upgraded(live: Mapping[str, Any] | None) -> str:
+    """Return the model that an upgrade measures: "2/40 resnet18.onnx, "; empty: it is no upgrade."""
+    found = (live or {}).get("upgrade")
+    return f"{found['number']}/{found['of']} {found['model']}, " if found else ""
 
 
 def _progress_data(status: Status) -> dict[str, Any]:

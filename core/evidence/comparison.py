@@ -16,6 +16,7 @@ from core.evidence.measurement import Trial, TrialState
 from core.evidence.result_types import ComparisonResult, ContrastRecord, Role
 from core.spec import TrialSpec, ort_default
 from core.wire.errors import ErrorRecord
+from core.wire.runtime import runtime
 
 DEFAULT_LABEL = "ORT default"
 CANDIDATE_LABEL = "candidate"  # label of a single candidate
@@ -109,7 +110,7 @@ def with_references(asked: Sequence[Configuration]) -> list[Configuration]:
     default = ort_default(first) if given is None else given.spec
     configurations.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
     if not any(same_request(one.spec, default) for one in configurations):
-        label = _default_label(candidates[0], asked) if given is None else given.label
+        label = _default_label(candidates[0], default, asked) if given is None else given.label
         configurations.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(
@@ -122,11 +123,13 @@ def with_references(asked: Sequence[Configuration]) -> list[Configuration]:
     ]
 
 
-def _default_label(first: Configuration, asked: Sequence[Configuration]) -> str:
-    """Return the label of the ORT default, with its model and I/O binding where these differ."""
+def _default_label(first: Configuration, default: TrialSpec, asked: Sequence[Configuration]) -> str:
+    """Return the label of the ORT default, with its model, runtime and I/O binding where these differ."""
     label, binding = DEFAULT_LABEL, first.spec.workload.use_io_binding
     if several_models([one.spec for one in asked]):
         label += f" ({first.model or Path(first.spec.model.path).stem})"
+    if several_runtimes([one.spec for one in asked]):
+        label += f" ({runtime(default.runtime).name})"
     if any(one.role == "baseline" and one.spec.workload.use_io_binding != binding for one in asked):
         label += f", io_binding {'on' if binding else 'off'}"
     return label
@@ -136,6 +139,11 @@ def several_models(specs: Sequence[TrialSpec]) -> bool:
     """Whether specs name several models, compared by path and, where all hashes are known, by hash."""
     paths, hashes = {one.model.path for one in specs}, {one.model.sha256 for one in specs}
     return len(paths) > 1 and (None in hashes or len(hashes) > 1)
+
+
+def several_runtimes(specs: Sequence[TrialSpec]) -> bool:
+    """Whether specs run in several runtimes, by name."""
+    return len({runtime(one.runtime).name for one in specs}) > 1
 
 
 def same_request(one: TrialSpec, other: TrialSpec) -> bool:

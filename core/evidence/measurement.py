@@ -27,6 +27,7 @@ from core.evidence.statistics import (
     standard_deviation,
 )
 from core.wire.errors import ErrorRecord
+from core.wire.runtime import OWN
 
 # reference: added to the requested candidates; screen: evaluated by a search, and listed there only; load: a
 # load test, of one or more configurations
@@ -84,6 +85,7 @@ class Trial:
             "error": self.error,
             "model": self._model(),
             "spec": self.spec,
+            "runtime": self.spec.get("runtime", OWN),
             "comparison": self.comparison or None,
         }
         result = self.facts

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from core.evidence.fusion_difference import Fusion, fusions
 from core.evidence.node_matching import (
     Group,
     GroupNode,
@@ -121,6 +122,8 @@ class Difference:
     host_timed: bool  # some node times are those of launching a GPU kernel, not of the kernel
     origins_known: tuple[bool, bool]  # False: fused nodes of that side could not be traced to the model
     notes: tuple[str, ...]
+    fusions: tuple[Fusion, ...] = ()  # made by one side only; largest difference first
+    versions: tuple[str, str] = ("", "")  # of ONNX Runtime; empty: both sides ran in the same runtime
 
     @property
     def in_nodes(self) -> DifferenceRow:
@@ -136,7 +139,7 @@ class Difference:
             candidate_nodes=sum(row.candidate_nodes for row in rows),
         )
 
-    def share(self, part: DifferenceRow | Group | Move) -> float | None:
+    def share(self, part: DifferenceRow | Group | Move | Fusion) -> float | None:
         """Return the share of a part in the whole difference, such as 0.62; negative: it opposes it.
 
         None where there is no difference.
@@ -145,15 +148,15 @@ class Difference:
         return part.difference_s / whole if whole else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; every row, group and move with its `difference_s` and `share`.
+        """Plain JSON data; every row, group, move and fusion with its `difference_s` and `share`.
 
         Without parts where it is not decided which side is faster.
         """
         data = asdict(self)
         data["end"]["difference_s"] = self.end.difference_s
         if not self.end.decided:
-            return data | {"rows": [], "groups": [], "moves": []}
-        for name in ("rows", "groups", "moves"):
+            return data | {"rows": [], "groups": [], "moves": [], "fusions": []}
+        for name in ("rows", "groups", "moves", "fusions"):
             for plain, part in zip(data[name], getattr(self, name), strict=True):
                 plain |= {"difference_s": part.difference_s, "share": self.share(part)}
         for plain, one in zip(data["groups"], self.groups, strict=True):
@@ -199,6 +202,7 @@ def difference(passes: Passes, end: EndToEnd) -> Difference:
         host_timed=bool(providers & HOST_TIMED),
         origins_known=(one.origins is not None, other.origins is not None),
         notes=tuple(dict.fromkeys((*_fallbacks(one, other), *one.notes, *other.notes))),
+        fusions=fusions(groups),
     )
 
 

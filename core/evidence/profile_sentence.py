@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from core.evidence.fusion_difference import operators_text
 from core.evidence.node_matching import GroupNode
 from core.evidence.profile_difference import OUTSIDE, Difference, DifferenceRow
 from core.evidence.verdict import Verdict
@@ -158,7 +159,26 @@ def _further_remarks(difference: Difference) -> list[str]:
         more.append(f"{_percent(unseen)} of the difference was not reproduced in the profiled passes.")
     if difference.moves:
         more.append(_moved(difference))
+    if all(difference.versions):
+        more += _fused(difference)
     return more
+
+
+def _fused(difference: Difference) -> list[str]:
+    """Return a sentence on every clear fusion that one of two versions makes and the other does not."""
+    found = []
+    for one in difference.fusions:
+        share = difference.share(one) or 0.0
+        if one.fuses == "neither" or not one.clear or abs(share) < NAMED_SHARE:
+            continue
+        sides = (one.candidate, one.baseline) if one.fuses == "candidate" else (one.baseline, one.candidate)
+        version = difference.versions[one.fuses == "candidate"]
+        fused, plain = map(operators_text, sides)
+        times = f"{one.groups} times" if one.groups > 1 else "once"
+        whole = "speed-up" if difference.end.difference_s < 0 else "slowdown"
+        part = f"{_percent(share)} of the {whole}" if share > 0 else f"against {_percent(-share)} of it"
+        found.append(f"{version} fuses {plain} into {fused} {times}: {part}.")
+    return found[:MOST_NAMED]
 
 
 def _moved(difference: Difference) -> str:

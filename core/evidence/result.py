@@ -56,6 +56,7 @@ from core.wire.output_check import (
     Pairs,
     check_outputs,
     effective_precision,
+    loosest_precision,
     output_difference_words,
 )
 from core.wire.units import ms
@@ -592,6 +593,8 @@ def self_test_result(evidence: Evidence) -> SelfTestResult:
 
 def _computed_in(configuration: MeasuredConfiguration, ran: ProcessResult) -> str:
     """Return the precision of the computation, from the providers that ran nodes where that is known."""
+    if ran.load is not None and "precision" in ran.load:
+        return loosest_precision(configuration.precision, ran.load["precision"])
     if configuration.session is None:
         return configuration.precision
     providers = None if ran.load is None else ran.load["effective_providers"]

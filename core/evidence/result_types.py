@@ -306,7 +306,8 @@ class TrialResult(TrialNumbers, Provenance, total=False):
     libraries: dict[str, str]
     fed: list[InputDescription]  # its inputs
     notes: list[str]
-    assigned_nodes: dict[str, int]  # profile only: execution provider -> nodes, before late fusions
+    # profile only: execution provider -> nodes, before late fusions; empty: ONNX Runtime does not tell
+    assigned_nodes: dict[str, int]
     profile: dict[str, Any]  # profile only: nodes with their times, and a timeline
     overhead: dict[str, float | None] | None  # profile only: overhead of the profiler
     load: dict[str, Any]  # load test only: its result, a `LoadResult`

@@ -87,13 +87,16 @@ def run_job(
         cancel: set it from any thread to stop the worker.
         timeout_s: seconds from the start of the process to its reply.
         command: the worker's command line, for tests; None: `python -m core.worker`.
-        runtime: the runtime to run it in, see `runtimes`.
+        runtime: the runtime to run it in, see `runtimes`; another than ORTune's own takes only the jobs of
+            `wire.IN_ANY_RUNTIME`.
 
     Raises:
+        SpecError: there is no such runtime.
         Cancelled: `cancel` was set.
         WorkerError: the worker crashed, hung, or sent an invalid reply.
         TunerError: the error that the worker reported.
     """
+    assert runtime == OWN or job in wire.IN_ANY_RUNTIME, f"`{job}` needs ORTune's own libraries"
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
@@ -149,22 +152,25 @@ INHERITED_VARIABLES = (
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
     *("USERPROFILE", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
 )
+_NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 NETWORK_VARIABLES: Mapping[str, Sequence[str]] = {
     # job that downloads -> its network variables; a proxy's address may hold a password
-    wire.EXPORT: ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    wire.EXPORT: _NETWORK,
+    wire.INSTALL: (*_NETWORK, "PIP_*", "UV_*", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 }
 EXTRA_NAMES_VARIABLE = variables.WORKER_ENV  # further names with commas between them
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
 
 
 def is_inherited(name: str, *, also: Collection[str] = ()) -> bool:
-    """Whether workers get the environment variable `name`; `also` holds more that they get, in upper case.
+    """Whether workers get the environment variable `name`; `also` holds more patterns, in upper case.
 
     Models and data are untrusted, and so are the libraries that read them: workers get no secrets of the
     server.
     """
     listed = any(fnmatchcase(name.upper(), pattern) for pattern in INHERITED_VARIABLES)
-    return name.upper() in also or (listed and not _SECRET.search(name))
+    added = any(fnmatchcase(name.upper(), pattern) for pattern in also)
+    return added or (listed and not _SECRET.search(name))
 
 
 def worker_environment(job: str = "", *, runtime: str = OWN) -> dict[str, str]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
 
 from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.files import ROOT, home
-from core.wire.runtime import OWN, Runtime, RuntimeRecord, runtime
+from core.wire.runtime import OWN, Runtime, RuntimeRecord, command_to_add, python_of, runtime
 
 RECORD_NAME = "runtime.json"
 ENVIRONMENT_NAME = "environment"
@@ -45,33 +47,45 @@ def records() -> list[RuntimeRecord]:
     return found
 
 
-def record(name: str) -> RuntimeRecord:
+def record(name: str, libraries: Mapping[str, str] = MappingProxyType({})) -> RuntimeRecord:
     """Return the record of a runtime.
 
+    Args:
+        name: of the runtime.
+        libraries: versions that it had elsewhere, for the command that creates it; may be untrusted.
+
     Raises:
-        SpecError: there is no such runtime.
+        SpecError: there is no such runtime; the hint is the command that creates it.
         StoreError: its record cannot be read.
     """
     path = folder() / runtime(name).name / RECORD_NAME
     try:
         data = json.loads(path.read_text())
         msgspec.convert(data, RuntimeRecord)
+        if data["name"] != path.parent.name:
+            raise ValueError(f"it is that of `{data['name']}`")
     except FileNotFoundError:
         known = [one["name"] for one in records()]
         raise SpecError(
             f"There is no runtime `{name}`.{nearest(name, known)}",
-            hint=f"Create it with `ortune runtimes add {name} --package onnxruntime==VERSION`.",
+            hint=f"Create it with `{command_to_add(name, libraries)}`.",
         ) from None
     except (OSError, ValueError) as error:
         raise StoreError(
             f"The record of the runtime `{name}` cannot be read: {error}.",
             hint=f"Remove it with `ortune runtimes remove {name}`, and add it again.",
         ) from error
+    if data["managed"]:  # the folder of all runtimes may have moved
+        data["python"] = str(python_of(path.with_name(ENVIRONMENT_NAME)))
     return cast(RuntimeRecord, data)
 
 
-def pinned(text: str) -> str:
+def pinned(text: str, libraries: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the text of a runtime with the hash of its present content; `OWN` stays as it is.
+
+    Args:
+        text: `NAME` or `NAME@sha256:…`.
+        libraries: see `record`.
 
     Raises:
         SpecError: there is no such runtime, or its content is not the recorded one.
@@ -80,7 +94,7 @@ def pinned(text: str) -> str:
     asked = runtime(text)
     if asked.name == OWN:
         return OWN
-    found = record(asked.name)
+    found = record(asked.name, libraries)
     present = content_hash(Path(found["python"]))
     if asked.sha256 not in ("", present):
         raise SpecError(
@@ -91,10 +105,20 @@ def pinned(text: str) -> str:
     return str(Runtime(asked.name, present))
 
 
+def pinned_if_known(text: str) -> str:
+    """Return `pinned`; the text itself where that raises, so that running it tells the error."""
+    try:
+        return pinned(text)
+    except (SpecError, StoreError):
+        return text
+
+
 def content_hash(python: Path) -> str:
     """Return a hash over the version of an environment's Python and the file lists of all its packages.
 
-    A file list (`RECORD`, PEP 376) has the hash of every installed file, so it changes with any of them.
+    A file list (`RECORD`, PEP 376) has the hash of every installed file, so it changes with any of them. Left
+    out are start scripts, which hold the path of the environment, compiled files, and what the installer
+    notes about itself: the same packages have the same hash on every machine.
 
     Args:
         python: path of the interpreter in the environment.
@@ -105,21 +129,38 @@ def content_hash(python: Path) -> str:
     digest = hashlib.sha256(_version_line(python))
     for one in _distributions(python):
         digest.update(f"{one.parent.parent.name} {one.name}\0".encode())
-        for name in ("RECORD", "METADATA"):
+        for name, content in (("RECORD", _file_list), ("METADATA", Path.read_bytes)):
             try:
-                digest.update(hashlib.sha256((one / name).read_bytes()).digest())
+                digest.update(hashlib.sha256(content(one / name)).digest())
             except OSError:  # installed by another tool
                 digest.update(b"absent")
     return digest.hexdigest()
 
 
+def file_lists(python: Path) -> list[Path]:
+    """Return the file lists of all packages of an environment; raises like `content_hash`."""
+    return [path for one in _distributions(python) if (path := one / "RECORD").is_file()]
+
+
+_NOT_CONTENT = re.compile(
+    rb"\.\./|.*\.pyc,|[^,]*\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_\w+\.json),"
+)
+
+
+def _file_list(path: Path) -> bytes:
+    """The lines of a file list that are the package's content, in one order."""
+    lines = (one.rstrip() for one in path.read_bytes().splitlines())
+    return b"\n".join(sorted(one for one in lines if not _NOT_CONTENT.match(one)))
+
+
 def _version_line(python: Path) -> bytes:
-    """The line with the exact version of Python in a virtual environment; empty elsewhere."""
+    """The exact version of Python in a virtual environment; empty elsewhere."""
     try:
         lines = (python.parent.parent / "pyvenv.cfg").read_bytes().splitlines()
     except OSError:
         return b""
-    return next((one for one in lines if one.startswith(b"version")), b"")
+    line = next((one for one in lines if one.startswith(b"version")), b"")  # uv calls it `version_info`
+    return line.partition(b"=")[2].strip()
 
 
 def _distributions(python: Path) -> list[Path]:
@@ -135,9 +176,28 @@ def _distributions(python: Path) -> list[Path]:
     return sorted(found, key=lambda one: (one.parent.parent.name, one.name))
 
 
+def versions(one: RuntimeRecord) -> dict[str, str]:
+    """Return the version of each package in a runtime: as recorded, else from its metadata folders.
+
+    Raises:
+        SpecError: its interpreter is missing.
+    """
+    if one["versions"]:
+        return one["versions"]
+    found = (
+        path.name.removesuffix(".dist-info").partition("-") for path in _distributions(Path(one["python"]))
+    )
+    return {name.replace("_", "-").lower(): version for name, _, version in found}
+
+
 def command(text: str) -> list[str]:
     """Return the command line of a worker in a runtime other than `OWN`; raises like `record`."""
-    return [record(runtime(text).name)["python"], "-c", _START]
+    return start_command(record(runtime(text).name)["python"])
+
+
+def start_command(python: str) -> list[str]:
+    """Return the command line of a worker that runs in the environment of an interpreter."""
+    return [python, "-c", _START]
 
 
 def code_path() -> str:

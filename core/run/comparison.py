@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from core import wire
@@ -27,6 +26,7 @@ from core.run.preparation import (
     Prepared,
     Resolved,
     describe,
+    describe_runtime,
     model_notes,
     prepare_trial,
     resolve_trial,
@@ -42,7 +42,7 @@ from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
 from core.wire.output_check import Pairs, not_compared_words, random_operators
-from core.wire.runtime import OWN
+from core.wire.runtime import is_too_new
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # noise of this machine
@@ -137,10 +137,7 @@ def perform_comparison(
 
 def _with_environment(one: _PreparedConfiguration, service: Service) -> _PreparedConfiguration:
     """Add the libraries of another runtime than ORTune's own."""
-    runtime = one.resolved.spec.runtime
-    if runtime == OWN:
-        return one
-    described, notes = describe(partial(service.environment, runtime=runtime))
+    described, notes = describe_runtime(service.environment, one.resolved.spec.runtime)
     found = replace(one.configuration, environment=described)
     return _with_notes(replace(one, configuration=found), notes)
 
@@ -197,6 +194,8 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
     cpus = resolved.spec.protocol.cpus
     libraries = prepared.session.get("custom_op_libraries", [])
     plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus, libraries=libraries)
+    if is_too_new(original.info["ir_version"], original.info["opset"].get("", 0)):
+        plan["runtime"] = resolved.spec.runtime
     reference = Reference(model=original.name, sha256=original.content_sha256, plan=plan)
     precision = precision_of_model(original)
     return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []

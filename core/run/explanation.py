@@ -32,6 +32,7 @@ from core.evidence.result_types import Role, TrialResult
 from core.evidence.speedup_interval import contrast
 from core.evidence.streams import stored_seconds_per_run, stream_count
 from core.evidence.verdict import Verdict, is_rejected, words
+from core.process import scratch
 from core.process.job_worker import Run, run_job
 from core.run.plan import contestant_plan
 from core.run.preparation import prepare_trial, resolve_trial
@@ -41,8 +42,9 @@ from core.store import PRUNED, Store
 from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError
 from core.wire.output_check import different_outputs_words
-from core.wire.profile_passes import Passes, passes_from_dict
+from core.wire.profile_passes import Passes, passes_from_dict, turns
 from core.wire.provenance import fingerprint_difference
+from core.wire.runtime import OWN, runtime
 
 TIMEOUT_S = 3600.0  # usually 15 s; models with seconds per run take longer
 
@@ -144,6 +146,65 @@ def _side(store: Store, trial: Trial, run: Run) -> wire.ContestantPlan:
     )
 
 
+def profile_pair(plan: wire.ExplainPlan, run: Run) -> wire.ExplainReply:
+    """Profile both sides in turns, and write what the profiles show.
+
+    One process profiles both where both run in ORTune's own runtime. Else every pass is a process of its own
+    in its side's runtime, which has only numpy and onnxruntime, and a last one matches the nodes.
+
+    Args:
+        plan: of `explain_plan`.
+        run: starts workers.
+
+    Raises:
+        TunerError: a side cannot be built or run, or the result cannot be written.
+    """
+    if not any("runtime" in side for side in plan["sides"]):
+        return run(wire.EXPLAIN, plan, timeout_s=TIMEOUT_S)
+    with scratch.folder() as folder:
+        sides = [_RecordedSide(side, folder / str(index), run) for index, side in enumerate(plan["sides"])]
+        order = list(turns(len(sides)))
+        for done, index in enumerate(order):
+            sides[index].make_pass(done, len(order))
+        recorded = [side.recorded for side in sides]
+        return run(wire.EXPLAIN, {**plan, "recorded": recorded}, timeout_s=TIMEOUT_S)
+
+
+class _RecordedSide:
+    """One configuration in its runtime, and its passes so far."""
+
+    def __init__(self, plan: wire.ContestantPlan, folder: Path, run: Run) -> None:
+        folder.mkdir()
+        self._run = run
+        self._runtime = plan.get("runtime", OWN)
+        self._folder = folder
+        self._optimized = folder / ".optimized.onnx"
+        asked: wire.NamedModelPlan = {"model_path": plan["model_path"], "folder": str(folder)}
+        named = run(wire.NAMED_MODEL, asked, timeout_s=TIMEOUT_S)
+        self._plan: wire.ContestantPlan = {**plan, "model_path": named["path"]}
+        self.recorded: wire.RecordedPasses = {
+            "first": self._pass(0),
+            "passes": [],
+            "optimized": str(self._optimized),
+            "notes": named["notes"],
+        }
+
+    def make_pass(self, done: int, total: int) -> None:
+        """Make one counted pass; `done` of `total` passes of both sides were made before."""
+        self.recorded["passes"].append(self._pass(self.recorded["first"]["runs"], done, total))
+
+    def _pass(self, runs: int, done: int = 0, total: int = 0) -> wire.PassReply:
+        plan: wire.PassPlan = {
+            "side": self._plan,
+            "folder": str(self._folder),
+            "runs": runs,
+            "optimized": str(self._optimized),
+            "done": done,
+            "total": total,
+        }
+        return self._run(wire.PROFILED_PASS, plan, timeout_s=TIMEOUT_S, runtime=self._runtime)
+
+
 def passes_path(store: Store, of: Pair) -> Path:
     """Return the path of the passes of a pair."""
     return store.artifact_path(of.candidate.id, f"why-{of.baseline.id}.json")
@@ -180,7 +241,8 @@ def explained(store: Store, of: Pair) -> Difference | None:
             return None
         passes = replace(turned, sides=(turned.sides[1], turned.sides[0]))
     found = difference(passes, end_to_end_of(store, of))
-    return replace(found, notes=(*found.notes, *_notes(of, passes.fingerprint)))
+    notes = (*found.notes, *_notes(of, passes.fingerprint))
+    return replace(found, notes=notes, versions=_versions(of))
 
 
 def explained_at(store: Store, of: Pair) -> float | None:
@@ -202,8 +264,31 @@ def _read(path: Path) -> Passes | None:
         ) from error
 
 
+def _versions(of: Pair) -> tuple[str, str]:
+    """Return the versions of ONNX Runtime of both sides; empty where they ran in the same runtime."""
+    if of.baseline.spec.get("runtime", OWN) == of.candidate.spec.get("runtime", OWN):
+        return "", ""
+    one, other = (onnxruntime_version(trial) for trial in (of.baseline, of.candidate))
+    if one == other:  # two environments with the same version
+        return f"{one} of the baseline", f"{other} of the candidate"
+    return one, other
+
+
+def onnxruntime_version(trial: Trial) -> str:
+    """Return "ONNX Runtime 1.32.0", or the name of its runtime where the version is not known."""
+    environment = trial.facts.get("environment")
+    libraries: Mapping[str, str] = {} if environment is None else environment["libraries"]
+    found = next((version for name, version in libraries.items() if name.startswith("onnxruntime")), "")
+    return f"ONNX Runtime {found}" if found else str(runtime(trial.spec.get("runtime", OWN)).name)
+
+
 def _notes(of: Pair, fingerprint: str) -> list[str]:
     notes = []
+    if all(versions := _versions(of)):
+        notes.append(
+            f"The baseline ran on {versions[0]}, the candidate on {versions[1]}. Each pass was a process of "
+            "its own in the runtime of its side."
+        )
     if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
         notes.append("The profiled passes ran on another machine or with other libraries than the results.")
     if of.different_models:

@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.process import runtimes, scratch
 from core.process.job_worker import Run, run_job
 from core.run.plan import check_overrides, session_plan
 from core.run.preparation import Resolved, prepare_trial, resolve_trial
-from core.spec import ModelRef, TrialSpec
+from core.run.runtime_check import check_runtime
+from core.spec import ModelRef, TrialSpec, WorkloadSpec
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import HOME_HINT, StoreError, TunerError, WorkerError
 from core.wire.graph import Graphs, graphs_from_json
+from core.wire.runtime import OWN, runtime
 
 TIMEOUT_S = 1800.0  # a session of a model of many gigabytes
 OWN_TIMEOUT_S = 300.0
@@ -56,7 +59,7 @@ def optimized_graph(store: Store, spec: TrialSpec, record: ModelRecord, *, finge
 
     Args:
         store: keeps the graphs.
-        spec: only its session and precision matter.
+        spec: only its session, precision and runtime matter.
         record: of its model.
         fingerprint: of this machine: optimizations depend on the CPU and the libraries.
     """
@@ -100,9 +103,34 @@ def draw_optimized(
     check_drawable(spec)
     resolved = resolve_trial(spec, store, run)
     check_overrides(resolved.spec, resolved.record.info)
-    path = _optimized_path(store, spec, resolved.record, environment()["fingerprint"])
-    reply = _draw(_file(resolved, store, run), session_plan(spec.session), path, run, TIMEOUT_S)
+    path = _optimized_path(store, resolved.spec, resolved.record, environment()["fingerprint"])
+    file, session = _file(resolved, store, run), session_plan(spec.session)
+    if resolved.spec.runtime == OWN:
+        reply = _draw(file, session, path, run, TIMEOUT_S)
+    else:
+        check_runtime(
+            resolved.spec.model_copy(update={"workload": WorkloadSpec()}), resolved.record.info, run
+        )
+        reply = _draw_elsewhere(file, session, path, run, resolved.spec.runtime)
     return {"nodes": reply["nodes"], "optimized_nodes": reply["optimized_nodes"]}
+
+
+def _draw_elsewhere(
+    model_path: str, session: wire.SessionPlan, path: Path, run: Run, runtime: str
+) -> wire.GraphReply:
+    """Save the graph in another runtime, and read it in ORTune's own, which has onnx."""
+    with scratch.folder() as folder:
+        saved = str(folder / "optimized.onnx")
+        model: wire.NamedModelPlan = {"model_path": model_path, "folder": str(folder)}
+        named = run(wire.NAMED_MODEL, model, timeout_s=TIMEOUT_S)
+        plan: wire.SaveGraphPlan = {"model_path": named["path"], "session": session, "graph_path": saved}
+        used = run(wire.SAVE_GRAPH, plan, timeout_s=TIMEOUT_S, runtime=runtime)
+        kept: wire.SavedGraph = {
+            "path": saved,
+            "effective_providers": used["effective_providers"],
+            "notes": named["notes"],
+        }
+        return _draw(model_path, None, path, run, TIMEOUT_S, kept)
 
 
 def _file(resolved: Resolved, store: Store, run: Run) -> str:
@@ -113,7 +141,12 @@ def _file(resolved: Resolved, store: Store, run: Run) -> str:
 
 
 def _draw(
-    model_path: str, session: wire.SessionPlan | None, path: Path, run: Run, timeout_s: float
+    model_path: str,
+    session: wire.SessionPlan | None,
+    path: Path,
+    run: Run,
+    timeout_s: float,
+    saved: wire.SavedGraph | None = None,
 ) -> wire.GraphReply:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,13 +156,25 @@ def _draw(
             hint=HOME_HINT,
         ) from error
     plan: wire.GraphPlan = {"model_path": model_path, "session": session, "output": str(path)}
+    if saved is not None:
+        plan["saved"] = saved
     return run(wire.GRAPH, plan, timeout_s=timeout_s)
 
 
 def _optimized_path(store: Store, spec: TrialSpec, record: ModelRecord, fingerprint: str) -> Path:
     asked = [session_plan(spec.session), spec.model.precision, spec.model.keep_io_types, fingerprint]
+    if spec.runtime != OWN:
+        asked.append(_with_hash(spec.runtime))
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     return _graph_folder(store) / f"{record.content_sha256}-{digest}.json"
+
+
+def _with_hash(text: str) -> str:
+    """A runtime with the hash of its content; as it is where the runtime is gone."""
+    try:
+        return text if runtime(text).sha256 else runtimes.pinned(text)
+    except TunerError:
+        return text
 
 
 def _graph_folder(store: Store) -> Path:

@@ -29,7 +29,7 @@ from core.process.job_worker import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.load import perform_load
-from core.run.preparation import resolve_trial
+from core.run.preparation import resolve_trial, with_pinned_runtimes
 from core.run.profiling import perform_profile
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.effort import STAGES
@@ -65,9 +65,9 @@ def tune(
         wait_quiet_s: longest wait for an idle machine, once it is the job's turn; the notes of its result
             tell how it ended.
     """
-    asked = [Configuration(spec=spec, label=CANDIDATE_LABEL)]
-    if baseline is not None and not same_request(baseline.spec, spec):
-        asked.append(baseline)
+    others = [] if baseline is None else [baseline]
+    [candidate, *others] = with_pinned_runtimes([Configuration(spec=spec, label=CANDIDATE_LABEL), *others])
+    asked = [candidate, *(one for one in others if not same_request(one.spec, candidate.spec))]
     job = comparison(
         asked,
         study=study,
@@ -101,6 +101,7 @@ def comparison(
         protocol: of the comparison, see `protocol_of`; None: that of the first candidate, with simultaneous
             intervals for all candidates against the baseline.
     """
+    asked = with_pinned_runtimes(asked)
     name = model_name or Path(asked[0].spec.model.path).stem
     configurations = with_references(asked)
     family = max(1, len(configurations) - 1)

@@ -18,7 +18,7 @@ from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.load import BatchingSpec
-from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
+from core.spec.settings import ENUM_ATTRIBUTES, PROVIDER_OPTIONS, SETTINGS
 from core.spec.sizes import ignored_sizes_note, options, suggested_sizes
 from core.wire.access import resolve_library
 from core.wire.catalog import (
@@ -29,7 +29,7 @@ from core.wire.catalog import (
     TORCHVISION_CLASSIFIERS,
     WEIGHTS_KEY,
 )
-from core.wire.engines import DEFAULT, ENGINES
+from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, missing_text_message, unsupported_reason
 from core.wire.limits import most_processes, too_many_processes
@@ -64,6 +64,17 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
     if session.provider_libraries:
         plan["provider_libraries"] = list(session.provider_libraries)
     return plan
+
+
+def settings_of(session: wire.SessionPlan) -> wire.SettingsPlan:
+    """Return the names of all settings of a plan, for the job `settings`."""
+    attributes = session["attributes"]
+    return {
+        "attributes": list(attributes),
+        "enums": {name: [str(attributes[name])] for name in ENUM_ATTRIBUTES if name in attributes},
+        "keys": [*session["config_entries"], *session["run_config_entries"]],
+        "optimizers": list(session["disabled_optimizers"]),
+    }
 
 
 def pinned(session: SessionSpec) -> SessionSpec:
@@ -142,7 +153,17 @@ def contestant_plan(
         plan["streams"], plan["stream_type"] = spec.workload.streams, spec.workload.stream_type
     if spec.runtime != OWN:
         plan["runtime"] = spec.runtime
+    if (own := openvino_plan(spec)) is not None:
+        plan["openvino"] = own
     return plan
+
+
+def openvino_plan(spec: TrialSpec) -> wire.OpenVinoPlan | None:
+    """Return how OpenVINO compiles the model; None for another engine."""
+    if not can(spec.engine, "openvino"):
+        return None
+    own = spec.openvino
+    return {"device": own.device, "properties": own.requested(), "reshape": own.reshape}
 
 
 def check_streams(spec: TrialSpec, *, allowed: Sequence[int], quota: float | None) -> None:
@@ -228,10 +249,15 @@ def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
     """Return the workload at up to two other batch sizes: one sample and twice the batch.
 
     At the first run of a shape a session plans its memory, and a compiler compiles; these shapes show that
-    cost. Empty where the batch is fixed, or where inputs or `dims` determine it.
+    cost. Empty where the batch is fixed, or where inputs, `dims` or `reshape` determine it.
     """
     workload, dim = spec.workload, info["batch_dim"]
-    if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
+    if (
+        dim is None
+        or spec.openvino.reshape
+        or workload.feeds != "random"
+        or any(map(_has_rows, workload.feed_values.values()))
+    ):
         return []
     rows = {dim, *batch_addresses(info).values()}
     if rows & {*workload.dims, *spec.session.free_dimension_overrides}:
@@ -302,7 +328,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
         raise ModelError(why, hint=NOT_FED_HINT)
     batch = resolve_batch(workload, info)
     shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
-    source, path = _source(workload.feeds)
+    source, path = feeds_source(workload.feeds)
     check_dims(workload.dims, info)
     _check_values(workload, info)
     drawn = random_range_inputs(workload)
@@ -587,7 +613,8 @@ def _only_in(dim: str, info: wire.ModelInfo, fixed: set[str]) -> bool:
     return bool(holders) and holders <= fixed
 
 
-def _source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]:
+def feeds_source(feeds: str) -> tuple[Literal["random", "npz", "images"], str | None]:
+    """Return the kind and the path of inputs as a spec names them."""
     if feeds == "random":
         return "random", None
     return ("npz", feeds) if feeds.lower().endswith(".npz") else ("images", feeds)

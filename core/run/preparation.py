@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from core import wire
 from core.evidence.comparison import Configuration
 from core.process import runtimes
+from core.process.engine_packages import check_installed
 from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
@@ -25,6 +27,7 @@ from core.run.plan import (
     session_plan,
     torch_source,
 )
+from core.run.runtime_check import check_runtime
 from core.run.variants import lineage, steps_of
 from core.spec import TrialSpec
 from core.spec.steps import Step, check_chain
@@ -33,6 +36,7 @@ from core.store.library import inspect_cached, resolve_model
 from core.wire import limits
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.runtime import OWN
 
 COPY_TIMEOUT_S = 1800.0  # for an fp16 copy of a model of several gigabytes
 
@@ -64,19 +68,31 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
         SpecError: the file does not match the spec's hash, or a named library may not be loaded here, see
             `pinned`.
     """
-    wanted = spec.model.sha256
+    wanted, foreign = spec.model.sha256, spec.runtime != OWN
     try:
-        record = resolve_model(store, spec.model.path, run=run)
+        record = resolve_model(store, spec.model.path, run=run, any_version=foreign)
     except ModelError:
         if wanted is None or store.model(wanted) is None:
             raise
-        record = resolve_model(store, wanted, run=run)  # the library has the same content at another path
+        # the library has the same content at another path
+        record = resolve_model(store, wanted, run=run, any_version=foreign)
     if wanted is not None and record.sha256 != wanted:
         raise another_model(record.path, record.sha256, wanted)
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
     model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
     found = {"model": model, "session": pinned(spec.session), "runtime": runtimes.pinned(spec.runtime)}
     return Resolved(record=record, spec=spec.model_copy(update=found))
+
+
+def with_pinned_runtimes(asked: Sequence[Configuration]) -> list[Configuration]:
+    """Return configurations with the hashes of their runtimes, so that equal requests have equal texts.
+
+    A configuration whose runtime is missing or changed stays as it is: running it tells the error.
+    """
+    return [
+        replace(one, spec=one.spec.model_copy(update={"runtime": runtimes.pinned_if_known(one.spec.runtime)}))
+        for one in asked
+    ]
 
 
 def another_model(path: Path | str, found: str, wanted: str) -> SpecError:
@@ -101,8 +117,9 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
     Raises:
         ModelError: there is no such model.
         SpecError: the hash does not match, a dimension or a batch does not exist, inputs are missing, or the
-            engine cannot run the model.
+            engine or the runtime cannot run the model.
     """
+    check_installed(spec.engine, spec.runtime)
     resolved = inspect_model(spec, store, run)
     check_feeds_file(spec.workload)
     if resolved is None:
@@ -113,6 +130,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         check_chain([step], record.info, done=steps_of(record))
     check_overrides(spec, record.info)
     _check_streams(spec)
+    check_runtime(resolved.spec, record.info, run)
     contestant_plan(
         resolved.spec,
         path=record.path,
@@ -182,7 +200,8 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
     """Make the plans, and the spec's fp16 copy where it does not exist yet.
 
     Raises:
-        SpecError: a dimension without a size, an impossible batch, a value for an unknown input.
+        SpecError: a dimension without a size, an impossible batch, a value for an unknown input; or its
+            runtime cannot run it.
         ModelError: the model cannot be converted.
     """
     spec, record = resolved.spec, resolved.record
@@ -196,6 +215,7 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
         copy, notes = _fp16_copy(record, step, feeds, store, run)
         path, info = str(copy), inspect_cached(store, copy, run=run)
         feeds = feed_plan(spec.workload, info)
+    check_runtime(spec, info, run)
     return Prepared(path=path, info=info, session=session_plan(spec.session), feeds=feeds, notes=notes)
 
 
@@ -252,6 +272,25 @@ def with_workaround(error: TunerError, prepared: Prepared) -> TunerError:
     return error
 
 
+def environment_of(environment: Callable[..., wire.Environment], runtime: str) -> wire.Environment:
+    """Describe this machine with the libraries and providers of a runtime.
+
+    The fingerprint stays that of the machine with ORTune's own libraries, which identifies its results.
+
+    Args:
+        environment: of a service or a scheduler.
+        runtime: text of the runtime.
+
+    Raises:
+        SpecError: there is no such runtime.
+        WorkerError: the worker crashed or hung.
+    """
+    machine = environment()
+    if runtime == OWN:
+        return machine
+    return {**environment(runtime=runtime), "fingerprint": machine["fingerprint"]}
+
+
 def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
     """The machine, or None with a note: a result is useful without it."""
     try:
@@ -261,3 +300,10 @@ def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environm
     except TunerError as error:
         note = f"The machine could not be described ({error}), so this result is never reused or compared."
         return None, [note]
+
+
+def describe_runtime(
+    environment: Callable[..., wire.Environment], runtime: str
+) -> tuple[wire.Environment | None, list[str]]:
+    """The libraries of another runtime than ORTune's own, or None with a note; None for ORTune's own."""
+    return (None, []) if runtime == OWN else describe(partial(environment, runtime=runtime))

@@ -14,17 +14,27 @@ from core import __version__, wire
 from core.evidence.result_types import ProviderPart, TrialResult
 from core.process import scratch
 from core.process.job_worker import Run
-from core.run.preparation import Prepared, Resolved, describe, model_notes, prepare_trial, with_workaround
+from core.run.preparation import (
+    Prepared,
+    Resolved,
+    describe,
+    describe_runtime,
+    model_notes,
+    prepare_trial,
+    with_workaround,
+)
 from core.run.variants import model_facts
 from core.spec import TrialSpec
 from core.store import Store
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.profile import Profile, cast_facts, profile_from_dict
+from core.wire.runtime import OWN
 
 PROFILE_RUNS = 100  # of a kept profile, unless the protocol gives a number
 PLACEMENT_RUNS = 9  # enough to see every node, without doubling the duration of a trial
 PLACEMENT_S = 0.5  # slow models have fewer runs
+MOST_SAVED_BYTES = 1 << 30  # of a model with its weights: writing a larger one again takes minutes
 
 
 def perform_profile(
@@ -32,7 +42,7 @@ def perform_profile(
     store: Store,
     run: Run,
     *,
-    environment: Callable[[], wire.Environment],
+    environment: Callable[..., wire.Environment],
     trace: Callable[[], Path],
 ) -> TrialResult:
     """Profile, and return the result of the trial, without latencies, because the profiler slows the runs.
@@ -41,7 +51,8 @@ def perform_profile(
         resolved: what to run, from `resolve_trial`.
         store: holds the caches.
         run: starts a worker, called like `run_job`.
-        environment: describes the machine; its failure adds a note and does not fail the trial.
+        environment: describes the machine and the libraries of a `runtime`; its failure adds a note and does
+            not fail the trial.
         trace: returns the path for ORT's trace.
 
     Raises:
@@ -50,6 +61,7 @@ def perform_profile(
     engines.require(resolved.spec.engine, "profile")
     prepared = prepare_trial(resolved, store, run)
     machine, notes = describe(environment)
+    used, more = describe_runtime(environment, resolved.spec.runtime)
     runs, path = resolved.spec.protocol.runs or PROFILE_RUNS, trace()
     try:
         reply = _run_profile(resolved, prepared, run, runs, path)
@@ -70,8 +82,8 @@ def perform_profile(
         "overhead": _overhead(reply),
         "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
         "trace": path.name,
-        "notes": [*model_notes(resolved, prepared), *notes],
-        "environment": machine,
+        "notes": [*model_notes(resolved, prepared), *notes, *more],
+        "environment": machine if resolved.spec.runtime == OWN else used,
         "fingerprint": machine["fingerprint"] if machine is not None else "",
         "seed": resolved.spec.workload.seed,
         "tool_version": __version__,
@@ -129,8 +141,9 @@ def _by_provider(reply: wire.ProfileReply) -> Placement:
         provider: {"nodes": nodes, "ran_nodes": 0, "time_s": 0.0}
         for provider, nodes in reply["assigned_nodes"].items()
     }
+    others = 0 if placement else None  # an older ONNX Runtime does not say what it assigned
     for node in profile_from_dict(reply["profile"]).nodes:
-        part = placement.setdefault(node.provider, {"nodes": 0, "ran_nodes": 0, "time_s": 0.0})
+        part = placement.setdefault(node.provider, {"nodes": others, "ran_nodes": 0, "time_s": 0.0})
         part["ran_nodes"] += 1
         part["time_s"] += node.median_s
     return placement
@@ -147,8 +160,16 @@ def _run_profile(
         "use_io_binding": spec.workload.use_io_binding,
         "runs": runs,
         "trace_path": str(trace),
+        "saves_graph": prepared.info["size_bytes"] <= MOST_SAVED_BYTES,
     }
-    return run(wire.PROFILE, plan, timeout_s=float(spec.protocol.timeout_s))
+    timeout_s = float(spec.protocol.timeout_s)
+    if spec.runtime == OWN:
+        return run(wire.PROFILE, plan, timeout_s=timeout_s)
+    with scratch.folder() as folder:
+        graph = str(folder / "graph.onnx")
+        reply = run(wire.PROFILE, {**plan, "graph_path": graph}, timeout_s=timeout_s, runtime=spec.runtime)
+        read: wire.ReadProfilePlan = {"trace_path": str(trace), "graph_path": graph}
+        return {**reply, "profile": run(wire.READ_PROFILE, read, timeout_s=timeout_s)["profile"]}
 
 
 def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:

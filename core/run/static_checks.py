@@ -18,8 +18,9 @@ from core import wire
 from core.evidence.verification import Fact, FactCheck
 from core.run.bundle.opening import OpenedConfiguration
 from core.run.job import Service
-from core.run.plan import session_plan, thread_warning
+from core.run.plan import session_plan, settings_of, thread_warning
 from core.run.preparation import Resolved, resolve_trial
+from core.run.verified_runtime import RUNTIME, recorded_libraries
 from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
 from core.wire.access import library, resolve_library
@@ -58,31 +59,33 @@ class _Machine(TypedDict):
 
 
 def run_static_checks(
-    held: OpenedConfiguration, machine: wire.Environment, service: Service
-) -> tuple[CheckResults, Resolved | None]:
-    """Return every check, and the model; None: it is missing or different.
+    held: OpenedConfiguration, machine: wire.Environment, service: Service, found: CheckResults
+) -> Resolved | None:
+    """Add every check to `found`, and return the model; None: it is missing or different.
 
     Args:
         held: the recorded configuration.
-        machine: this one.
+        machine: this one, with the libraries of its runtime.
         service: starts workers, and has the library.
+        found: checks so far.
 
     Raises:
         StoreError: the facts of the model cannot be stored.
         Cancelled: the job was cancelled.
     """
-    found = CheckResults()
     if not _libraries(held.spec, found):  # the check records it; inspect the model without them
         held = replace(
             held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
         )
+    has_runtime = all(one.state != "NO" for one in found.checks if one.name == RUNTIME)
     resolved = _model(held, service, found)
-    _versions(held, machine, found)
-    _providers(held.spec, machine, found)
-    _settings(held.spec, service, found)
+    if has_runtime:
+        _versions(held, machine, found)
+        _providers(held.spec, machine, found)
+        _settings(held.spec, service, found)
     _threads(held.spec, machine, found)
-    _machine(held, machine, found)
-    return found, resolved
+    _machine(held, machine, found, libraries=has_runtime)
+    return resolved
 
 
 def _libraries(spec: TrialSpec, found: CheckResults) -> bool:
@@ -101,7 +104,7 @@ def _libraries(spec: TrialSpec, found: CheckResults) -> bool:
             found.checks.append(FactCheck(name=name, state="UNKNOWN", here=here, why=why))
         else:
             found.checks.append(FactCheck(name=name, state="OK", recorded=then, here=here))
-    return all(one.state != "NO" for one in found.checks)
+    return all(one.state != "NO" for one in found.checks if one.name.startswith("library "))
 
 
 def _without_libraries(session: SessionSpec) -> SessionSpec:
@@ -144,18 +147,20 @@ def _in_library(held: OpenedConfiguration, resolved: Resolved, service: Service)
 
 def _versions(held: OpenedConfiguration, machine: wire.Environment, found: CheckResults) -> None:
     """Compare version and build of ONNX Runtime: a difference may change outputs and speed."""
-    recorded = _recorded_machine(held.environment)
+    recorded, libraries = _recorded_machine(held.environment), recorded_libraries(held.environment)
     here = _ort_versions(machine["libraries"])
-    if recorded is None:
+    if not libraries:
         why = "The file does not state the ONNX Runtime version."
         found.checks.append(FactCheck(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
         return
-    then = _ort_versions(recorded["libraries"])
+    then = _ort_versions(libraries)
     same = then == here
     why = "" if same else f"Measured with {then}; this machine has {here}."
     found.checks.append(
         FactCheck(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
     )
+    if recorded is None:
+        return
     same = recorded["ort_build"] == machine["ort_build"]
     found.checks.append(
         FactCheck(
@@ -193,19 +198,13 @@ def _providers(spec: TrialSpec, machine: wire.Environment, found: CheckResults) 
 
 def _settings(spec: TrialSpec, service: Service, found: CheckResults) -> None:
     """Check that this ONNX Runtime knows every setting: it silently ignores unknown config entries."""
-    session = session_plan(spec.session)
-    asked: wire.SettingsPlan = {
-        "attributes": list(session["attributes"]),
-        "enums": {name: str(session["attributes"][name]) for name in _ENUMS if name in session["attributes"]},
-        "keys": [*session["config_entries"], *session["run_config_entries"]],
-        "optimizers": list(session["disabled_optimizers"]),
-    }
+    asked = settings_of(session_plan(spec.session))
     total = len(asked["attributes"]) + len(asked["keys"]) + len(asked["optimizers"])
     if total == 0:
         found.checks.append(FactCheck(name="settings", state="OK", here="none is set"))
         return
     try:
-        reply = service.run(wire.SETTINGS, asked)
+        reply = service.run(wire.SETTINGS, asked, runtime=spec.runtime)
     except Cancelled:
         raise
     except TunerError as error:
@@ -226,9 +225,6 @@ def _settings(spec: TrialSpec, service: Service, found: CheckResults) -> None:
         )
 
 
-_ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
-
-
 def _threads(spec: TrialSpec, machine: wire.Environment, found: CheckResults) -> None:
     """Check that pinned CPUs exist here, and that the threads fit the usable CPUs."""
     cpu = machine["cpu"]
@@ -245,18 +241,22 @@ def _threads(spec: TrialSpec, machine: wire.Environment, found: CheckResults) ->
     )
 
 
-def _machine(held: OpenedConfiguration, machine: wire.Environment, found: CheckResults) -> None:
-    """Compare the fingerprint, fact by fact."""
+def _machine(
+    held: OpenedConfiguration, machine: wire.Environment, found: CheckResults, *, libraries: bool
+) -> None:
+    """Compare the fingerprint, fact by fact; its libraries only if the runtime exists here."""
     recorded = _recorded_machine(held.environment)
     if recorded is None:
         why = (
             "The file does not state the machine."
-            if not held.environment
+            if not (isinstance(held.environment, dict) and "cpu" in held.environment)
             else "The machine description in the file cannot be read."
         )
         found.checks.append(FactCheck(name="machine", state="UNKNOWN", why=why))
         return
-    found.differences = differing_facts(recorded, machine)
+    found.differences = [
+        one for one in differing_facts(recorded, machine) if libraries or not is_software(one[0])
+    ]
     here, why = "the same", ""
     if hardware := [name for name, _, _ in found.differences if not is_software(name)]:
         here, why = "another", f"{_facts(len(hardware))} of the machine differ."

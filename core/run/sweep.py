@@ -19,12 +19,15 @@ from core.evidence.result_types import TrialResult
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import Grade
+from core.process import runtimes
+from core.process.engine_packages import is_same_version
 from core.run.known_trials import Earlier, Known, KnownTrial
 from core.run.search.search_space import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.axes import (
     BATCH,
     MAX_AXES,
+    RUNTIME,
     Models,
     Values,
     axes_of_study,
@@ -40,6 +43,7 @@ from core.spec.space import MODEL, Axis
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
 from core.wire.output_check import breach
+from core.wire.runtime import OWN, runtime
 
 NEW, REFUSED = "NEW", "REFUSED"  # states of a point without a trial
 
@@ -258,9 +262,11 @@ def with_values(
     """Return `base` with the settings of one point; `batch_size` replaces the batch in `dims`.
 
     Raises:
-        SpecError: the combination is invalid.
+        SpecError: the combination is invalid, or there is no such runtime.
     """
     chosen = {name: value for name, value in values.items() if row_of(name) is not None and name != BATCH}
+    if (named := chosen.get(RUNTIME)) is not None:
+        chosen[RUNTIME] = runtimes.pinned(str(named))
     data = (with_changes(base, chosen) if chosen else base).to_dict()
     workload = dict(data.get("workload", {}))
     dims = dict(workload.get("dims", {}))
@@ -414,9 +420,15 @@ def before(store: Store, record: ModelRecord, models: Models, *, fingerprint: st
         if not spec.repeatable:
             return None
         content = contents.get(spec.model.sha256 or "", record.content_sha256)
-        return store.find_complete(spec.key(), fingerprint, model_sha256=content)
+        found = store.find_complete(spec.key(), fingerprint, model_sha256=content)
+        return found if found is not None and _is_current(spec, found) else None
 
     return earlier
+
+
+def _is_current(spec: TrialSpec, trial: Trial) -> bool:
+    """Whether the engine of a trial still has the version that measured it."""
+    return spec.runtime != OWN or is_same_version(spec.engine, trial.facts.get("libraries") or {})
 
 
 def earlier_sweeps(
@@ -469,4 +481,6 @@ def _value_on_axis(spec: TrialSpec, name: str, models: Models) -> Value | None:
         return spec.workload.batch_size or 1
     if name == MODEL:
         return next((one for one, ref in models.items() if ref.sha256 == spec.model.sha256), None)
+    if name == RUNTIME:
+        return runtime(spec.runtime).name
     return spec.workload.dims.get(name) if row_of(name) is None else effective(spec, name)

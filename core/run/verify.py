@@ -35,9 +35,10 @@ from core.run.baseline import RecordedBaseline, compare_with, record_baseline
 from core.run.bundle.opening import OpenedConfiguration, open_configuration
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
-from core.run.preparation import Prepared, Resolved, prepare_trial
+from core.run.preparation import Prepared, Resolved, environment_of, prepare_trial
 from core.run.scorecard import ScorecardRow, Subject, accuracy_task, load_job, needed, rows
 from core.run.static_checks import CheckResults, run_static_checks
+from core.run.verified_runtime import with_runtime_here
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import (
@@ -69,6 +70,7 @@ class Request:
     budget_s: int | None = None
     expert: bool = False
     admit: Callable[[TrialSpec], TrialSpec] | None = None  # of a server: restricts untrusted files
+    runtime: str | None = None  # to verify in; None: the one of the recorded name
     wait_quiet_s: float = 0.0
     baseline: RecordedBaseline | None = None  # recorded earlier on this machine, to compare with
     fail_if_slower: float | None = None  # a fraction of `baseline`
@@ -131,7 +133,9 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
     ) as held:
         held = _with_effort(held, request)
         found = _VerificationState(notes=[held.note] if held.note else [])
-        machine = service.environment()
+        held, in_runtime = with_runtime_here(held, request.runtime)
+        found.facts.checks += [in_runtime] if in_runtime is not None else []
+        machine = environment_of(service.environment, held.spec.runtime)
         if request.baseline is not None:
             request.baseline.check(machine)
         resolved = _check_without_run(held, machine, service, found)
@@ -183,7 +187,7 @@ def _check_without_run(
 ) -> Resolved | None:
     """Run the static checks; None: it cannot run here, and `found.runs` says why."""
     _progress(service, "facts")
-    found.facts, resolved = run_static_checks(held, machine, service)
+    resolved = run_static_checks(held, machine, service, found.facts)
     if broken := [one for one in found.facts.checks if one.state == "NO"]:
         found.runs = VerificationPart(state="NO", why=" ".join(one.why for one in broken))
         found.same = VerificationPart(state="UNKNOWN", why='Not run. See the reason under "runs".')
@@ -205,7 +209,9 @@ def _check_outputs(
         plan = contestant_plan(spec, path=prepared.path, session=prepared.session, feeds=feeds, torch=None)
         outputs = held.sample["outputs"] if held.sample is not None else ""
         asked: wire.AnswersPlan = {"plan": plan, "outputs": outputs}
-        reply = service.run(wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s))
+        reply = service.run(
+            wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s), runtime=spec.runtime
+        )
     except (Cancelled, StoreError):  # a full disk is no fault of the configuration
         raise
     except TunerError as error:
@@ -289,7 +295,7 @@ def _run_comparison(
         found.no_speed = f"The comparison has no result: {told}"
         found.transfers = _unmeasured(held)
         return
-    found.notes += _comparison_notes(held, trial)
+    found.notes += [*_comparison_notes(held, trial), *comparison.warnings]
     found.transfers = _transfers(held, request, trial, before)
     if not found.transfers:
         found.no_speed = _nothing_recorded(held, spec)

@@ -14,6 +14,7 @@ from core.evidence.targets import process_peak
 from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
+from core.show.runtime_text import runtime_name
 from core.show.table import Column, Table
 from core.spec.metrics import METRICS, Quantity
 from core.spec.settings import SETTINGS
@@ -21,6 +22,7 @@ from core.wire import CUDA_PROVIDERS
 from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach, not_judged_reason
 from core.wire.provenance import fingerprint_difference
+from core.wire.runtime import OWN
 from core.wire.units import DASH, ms, significant, size, span_ms
 
 Result = Mapping[str, Any]
@@ -455,13 +457,20 @@ def break_even_cell(found: BreakEven) -> Cell:
 
 
 def differences(one: Trial, other: Trial) -> list[str]:
-    """Return the differences between the machines or libraries of two trials; empty: none."""
+    """Return the differences between the machines or libraries of two trials; empty: none.
+
+    Libraries of two runtimes differ on purpose, so they are not among them.
+    """
     if one.fingerprint == other.fingerprint:
         return []
     own, others = (trial.facts.get("environment") for trial in (one, other))
     if not own or not others:
         return ["They were measured on different machines or library versions."]
-    return fingerprint_difference(own, others) or ["They were measured by different versions of ORTune."]
+    names = [runtime_name(trial.spec) for trial in (one, other)]
+    told = fingerprint_difference(own, others, libraries=names[0] == names[1])
+    if told or names != [OWN, OWN]:  # else only ORTune's own libraries differ, which one did not use
+        return told
+    return ["They were measured by different versions of ORTune."]
 
 
 def comparison(trial: Trial, baseline: Trial) -> Table:

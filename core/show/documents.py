@@ -22,6 +22,8 @@ from core.evidence.noise_check import evaluate
 from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
+from core.evidence.upgrade import UpgradeRecord, UpgradeRow, intervals_text
+from core.evidence.upgrade import headline as upgrade_headline
 from core.run.accuracy import summary
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
@@ -246,6 +248,59 @@ def scorecard(row: ScorecardRow, errors: Sequence[ErrorRecord] = ()) -> dict[str
         "breach": row.breach or None,
         "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,
+    }
+
+
+def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> dict[str, Any]:
+    """Return an upgrade: both runtimes, every model, and what the versions have or lack."""
+    return {
+        "upgrade": record.id,
+        "state": record.state,
+        "error": record.error,
+        "study": record.study,
+        "created_at": record.created_at,
+        "config": record.config or None,
+        "old": record.before,
+        "new": record.after,
+        "family": record.family,
+        "headline": upgrade_headline(found),
+        "intervals": intervals_text(found),
+        "models": [_upgraded(row) for row in found],
+        "changes": list(record.changes),
+        "changes_reason": record.changes_reason or None,
+        "fingerprint": record.fingerprint,
+    }
+
+
+def _upgraded(row: UpgradeRow) -> dict[str, Any]:
+    def side(trial: Trial | None) -> dict[str, Any] | None:
+        if trial is None:
+            return None
+        facts = trial.facts
+        numbers = {name: facts.get(name) for name in ("peak_rss_bytes", "session_creation_s", "first_run_s")}
+        return {
+            "trial": trial.id,
+            "state": trial.state,
+            "error": trial.error,
+            "p50_s": trial.p50_s,
+            **numbers,
+        }
+
+    return {
+        "model": row.item.model,
+        "state": row.state,
+        "comparison": row.item.comparison or None,
+        "reused": row.item.reused,
+        "verdict": row.verdict,
+        "contrast": row.contrast,
+        "simultaneous": row.simultaneous,
+        "outputs_differ": row.outputs_differ,
+        "outputs_reason": row.outputs_reason or None,
+        "between": row.item.between,
+        "old": side(row.before),
+        "new": side(row.after),
+        "error": row.error,
+        "notes": list(row.item.notes),
     }
 
 

@@ -115,10 +115,10 @@ def value(setting: object) -> str:
         return ", ".join(f"{k}={v}" for k, v in setting.items()) or "none"
     if isinstance(setting, tuple | list):
         return " → ".join(provider(value(one)) for one in setting) or "none"
-    return _HASHED.sub(r" (SHA-256 \1…)", value_words(setting))
+    return _HASHED.sub(r" (SHA-256 \1…)", setting if isinstance(setting, str) else value_words(setting))
 
 
-_HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # suffix of a library's name
+_HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # suffix of a library's or a runtime's name
 
 
 def share(fraction: float | None, digits: int = 2) -> str:

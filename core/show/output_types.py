@@ -19,6 +19,7 @@ from core.evidence.fleet.fleet_types import Answer, Command, HostRecord, Phase, 
 from core.evidence.fleet.kinds import Disagreement, Spread
 from core.evidence.fleet.matrix import Configuration, HostRow
 from core.evidence.fleet.portability import Portability
+from core.evidence.fusion_difference import Fusion
 from core.evidence.graph_changes import GraphChange
 from core.evidence.load.load_types import LoadResult
 from core.evidence.load.loadgen_result import LoadGenResult
@@ -31,6 +32,7 @@ from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import DifferenceRow, EndToEnd, Move
 from core.evidence.result_types import (
     ComparisonResult,
+    ContrastRecord,
     InputDescription,
     Provenance,
     SearchResult,
@@ -41,12 +43,16 @@ from core.evidence.result_types import (
 )
 from core.evidence.roofline import Peak
 from core.evidence.targets import State, TargetResult
+from core.evidence.upgrade import Change, RuntimeSide
+from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.runtimes.checking import RuntimeCheck
 from core.run.sizes import Source
 from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
+from core.wire.runtime import RuntimeRecord
 
 JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 
@@ -98,6 +104,7 @@ class TrialDocument(TypedDict):
     error: ErrorRecord | None
     model: RequestedModel
     spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
+    runtime: str  # environment that it ran in: "own", or NAME@sha256:… with the hash of its content
     comparison: str | None  # ID of the comparison it was measured in
     fingerprint: str  # of the machine
     study: str
@@ -236,6 +243,71 @@ class PruneDocument(TypedDict):
     dry_run: bool
 
 
+# --- upgrade --------------------------------------------------------------------------------------------
+
+
+class UpgradedSide(TypedDict):
+    """One model in one runtime."""
+
+    trial: str  # ID
+    state: TrialState
+    error: ErrorRecord | None
+    p50_s: float | None
+    peak_rss_bytes: int | None
+    session_creation_s: float | None
+    first_run_s: float | None
+
+
+class UpgradedModel(TypedDict):
+    """One model of an upgrade."""
+
+    model: str
+    state: UpgradeState
+    comparison: str | None  # ID; null: it was not compared
+    reused: bool  # the comparison is of an earlier upgrade
+    verdict: Verdict | None  # on the new runtime; null: there is no ratio
+    contrast: ContrastRecord | None  # the new runtime against the old one
+    simultaneous: int  # intervals that hold together with this one
+    outputs_differ: bool | None  # beyond the tolerance; null: not compared, or cannot be judged
+    outputs_reason: str | None
+    between: Judged | None  # outputs of the new runtime against the old one's, on the same inputs
+    old: UpgradedSide | None
+    new: UpgradedSide | None
+    error: ErrorRecord | None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeLimit:
+    """The result of `--fail-if-slower` for an upgrade."""
+
+    limit: float  # slower than in the old runtime by more than this share fails
+    passed: bool
+    broken: list[str]  # models that are significantly too slow
+    open: list[str]  # models for which that is undecided
+
+
+class UpgradeDocument(TypedDict):
+    """An upgrade of ONNX Runtime: models in two runtimes."""
+
+    upgrade: str  # ID
+    state: str  # of its job
+    error: ErrorRecord | None
+    study: str  # of its comparisons
+    created_at: float  # seconds since the epoch
+    config: str | None  # of every model; null: ONNX Runtime's defaults
+    old: RuntimeSide | None
+    new: RuntimeSide | None
+    family: int  # intervals that hold together with 95 %
+    headline: str
+    intervals: str  # what the intervals cover together, in words
+    models: list[UpgradedModel]
+    changes: list[Change]  # what one version has and the other has not
+    changes_reason: str | None  # why they are not known
+    fingerprint: str  # of the machine
+    fail_if_slower: NotRequired[UpgradeLimit | None]  # null: no limit was given
+
+
 # --- explanation ----------------------------------------------------------------------------------------
 
 
@@ -272,6 +344,11 @@ class ExplainMove(ExplainPart):
     """Nodes that ran on different providers on the two sides, with the times of their groups."""
 
 
+@_with_keys_of(Fusion)
+class ExplainFusion(ExplainPart):
+    """Nodes of the model that one side fuses, or runs by other operators than the other side."""
+
+
 class ExplainDocument(TypedDict):
     """Where the difference of two results comes from. After a failure only trials, state and error."""
 
@@ -285,6 +362,8 @@ class ExplainDocument(TypedDict):
     rows: NotRequired[list[ExplainRow]]  # largest difference first; empty if undecided
     groups: NotRequired[list[ExplainGroup]]  # largest difference first
     moves: NotRequired[list[ExplainMove]]
+    fusions: NotRequired[list[ExplainFusion]]  # made by one side only; largest difference first
+    versions: NotRequired[list[str]]  # of ONNX Runtime on both sides; empty: the same runtime
     seen_s: NotRequired[float]  # difference in the runs of the passes without the profiler
     seen_half_width_s: NotRequired[float | None]
     instrument_s: NotRequired[float]  # profiler overhead subtracted from every node call
@@ -617,6 +696,25 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class RuntimeAddedDocument(TypedDict):
+    """A runtime that was added."""
+
+    runtime: RuntimeRecord
+    existed: bool  # it was there before, with the same content
+
+
+class RuntimesDocument(TypedDict):
+    """The runtimes of this machine besides ORTune's own."""
+
+    runtimes: list[RuntimeRecord]
+
+
+class RuntimeRemovedDocument(TypedDict):
+    """A runtime that was removed."""
+
+    removed: str
+
+
 class FormatRecord(TypedDict):
     """An export format."""
 
@@ -871,6 +969,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "load --streams": SweepDocument,
     "load --engine mlperf-loadgen": LoadGenDocument,
     "explain": ExplainDocument,
+    "upgrade": UpgradeDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,
     "scorecard": CheckDocument,
@@ -888,6 +987,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
+    "show UPGRADE": UpgradeDocument,
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,
@@ -897,6 +997,10 @@ DOCUMENTS: Mapping[str, Any] = {
     "searches show": SearchDocument,
     "searches export": StudyExportedDocument,
     "searches delete": StudyDeletedDocument,
+    "runtimes add": RuntimeAddedDocument,
+    "runtimes list": RuntimesDocument,
+    "runtimes check": RuntimeCheck,
+    "runtimes remove": RuntimeRemovedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
     "machine --peaks": PeaksDocument,

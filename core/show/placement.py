@@ -18,7 +18,7 @@ def placement(result: Result) -> Table:
     names = dict.fromkeys([*result["requested_providers"], *result["effective_providers"], *ran])
 
     def nodes(key: str) -> Callable[[str], Value]:
-        return lambda name: int(ran.get(name, {}).get(key) or 0) if ran else None
+        return lambda name: ran.get(name, {}).get(key, 0) if ran else None
 
     def time(name: str) -> float | None:
         return ran.get(name, {}).get("time_s")

@@ -12,8 +12,10 @@ from core.spec.settings import TrialSetting, Value, short, short_value, trial_se
 from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
+from core.wire.runtime import runtime
 from core.wire.units import provider as short_provider
 
+RUNTIME = "runtime"  # name of the setting
 OTHER_VERSION = "settings of another version"
 _PROTOCOL_NAMES = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
 
@@ -60,8 +62,8 @@ def chips(spec: TrialSpec) -> list[tuple[str, str]]:
             options = {k: v for p in spec.session.providers for k, v in p.options.items()}
             found.append((f"{name} {format.value(options)}",) * 2)
         else:
-            value = format.value(requested_value(spec, name))
-            found.append((f"{short(name)} {short_value(value)}", f"{name} {value}"))
+            value = requested_value(spec, name)
+            found.append((_chip(name, value), f"{name} {format.value(value)}"))
     return found + _batching_chip(spec)
 
 
@@ -104,16 +106,35 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[Difference]:
             found.append(Difference("session", f"{short_provider(provider)}.{option} {own}", f"{name} {own}"))
         elif name not in _PROTOCOL_NAMES:
             row = trial_setting(name)
-            found.append(Difference(row.target, chip(row, value), f"{name} {text(name, value)}"))
+            short_text = runtime_chip(spec, other) if name == RUNTIME else chip(row, value)
+            found.append(Difference(row.target, short_text, f"{name} {text(name, value)}"))
     if spec.dynamic_batching != other.dynamic_batching:
         [(short_text, full)] = _batching_chip(spec) or [("batching off", "dynamic_batching off")]
         found.append(Difference("batching", short_text, full))
     return found
 
 
+def runtime_chip(spec: TrialSpec, other: TrialSpec) -> str:
+    """Return the chip of the runtime of `spec`, with its hash where `other` differs in the hash alone."""
+    same_name = runtime(spec.runtime).name == runtime(other.runtime).name
+    if same_name and spec.runtime != other.runtime:
+        return f"{short(RUNTIME)} {format.value(spec.runtime)}"
+    return _chip(RUNTIME, spec.runtime)
+
+
 def chip(setting: TrialSetting, value: Value | None) -> str:
     """Return the short name of a setting with its value: `threads 2`."""
+    if setting.name == RUNTIME:
+        return _chip(RUNTIME, value)
     return f"{setting.short} {short_value(text(setting.name, value))}"
+
+
+def _chip(name: str, value: object) -> str:
+    """Return the short name of a setting with its short value; of a runtime without its hash."""
+    told = format.value(value)
+    if name == RUNTIME:
+        told = told.partition(" (")[0]
+    return f"{short(name)} {short_value(told)}"
 
 
 def short_words(changes: Mapping[str, Any]) -> str:
@@ -138,8 +159,7 @@ def _short(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         begin = "" if name == "dims" else f"{short(name)} "
         return [f"{begin}{key}={one}" for key, one in value.items()]
-    told = format.value(value)
-    return [told if name == MODEL else f"{short(name)} {short_value(told)}"]
+    return [format.value(value) if name == MODEL else _chip(name, value)]
 
 
 def text(name: str, value: Value | None) -> str:

@@ -28,6 +28,7 @@ from core.spec.checks import (
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.load import BatchingSpec
+from core.spec.openvino import OpenVinoSpec, check_expert
 from core.spec.settings import (
     ENTRIES,
     PROVIDER_OPTIONS,
@@ -222,8 +223,9 @@ def _check_engine(spec: TrialSpec) -> None:
     """Refuse settings that the engine would silently ignore.
 
     Raises:
-        SpecError: a setting of ONNX Runtime's session, I/O binding, or a converted copy of the model.
+        SpecError: a setting of another engine, I/O binding, or a converted copy of the model.
     """
+    check_expert(spec.openvino, expert=spec.session.expert)
     lacking = set(_NEEDS.values()) - engines.ENGINES[spec.engine].can
     ignored = [name for name in changed(spec) if _NEEDS.get(name) in lacking] if lacking else []
     if ignored:
@@ -252,17 +254,26 @@ def _check_streams(spec: TrialSpec) -> None:
 
 
 CPU_PROVIDER = "CPUExecutionProvider"
-_ORT_ONLY = [k.name for k in SETTINGS if k.target in ("attribute", *ENTRIES, "session")]
+_ORT_ONLY = [
+    k.name for k in SETTINGS if k.target in ("attribute", *ENTRIES, "session") and k.name != "expert"
+]
 _NEEDS: dict[str, engines.Ability] = {
     **dict.fromkeys([*_ORT_ONLY, "precision", "provider_options"], "settings"),
+    **dict.fromkeys([k.name for k in SETTINGS if k.target == "openvino"], "openvino"),
     "use_io_binding": "bind",
     "streams": "streams",
+    "stream_type": "processes",
 }
+
+
+def belongs(name: str, engine: str) -> bool:
+    """Whether the engine `engine` can have another value than the default of the setting `name`."""
+    return name not in _NEEDS or engines.can(engine, _NEEDS[name])
 
 
 # parts of a spec that do not change what a comparison runs; load tests use the dynamic batching
 NOT_COMPARED = ("dynamic_batching", "dataset", "targets")
-BESIDE_SECTIONS = ("engine", "runtime", *NOT_COMPARED)  # what a spec has beside its four sections
+BESIDE_SECTIONS = ("engine", "runtime", "openvino", *NOT_COMPARED)  # what a spec has beside its four sections
 
 
 class TrialSpec(Spec):
@@ -274,6 +285,7 @@ class TrialSpec(Spec):
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
     engine: Annotated[str, AfterValidator(engines.known_engine)] = engines.DEFAULT
     runtime: Annotated[str, AfterValidator(runtime_text)] = OWN  # NAME or NAME@sha256:…
+    openvino: OpenVinoSpec = Field(default_factory=OpenVinoSpec)  # settings of that engine
     dynamic_batching: BatchingSpec | None = None  # of requests, in front of the session; load tests only
     dataset: DatasetSpec | None = None  # for its accuracy
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # limits that it must meet
@@ -341,7 +353,7 @@ def requested_value(spec: TrialSpec, name: str) -> Value | None:
     if (entries := ENTRIES.get(setting.target)) is not None:
         return _typed(setting, getattr(spec.session, entries).get(name))
     part: BaseModel = spec if setting.target == "trial" else spec.session
-    if setting.target in ("model", "workload", "protocol"):
+    if setting.target in ("model", "workload", "protocol", "openvino"):
         part = getattr(spec, setting.target)
     value = getattr(part, setting.field)
     if name == "providers":

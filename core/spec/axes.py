@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from core import wire
-from core.spec import ModelRef
+from core.spec import ModelRef, belongs
 from core.spec.question import find_setting, parse_value
 from core.spec.settings import (
     MAX_BATCH,
@@ -23,10 +23,12 @@ from core.spec.settings import (
     value_words,
 )
 from core.spec.space import MODEL, Axis
+from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
+RUNTIME = "runtime"  # the values of a sweep are names, those of a search have hashes
 MAX_AXES = 2  # a third would need a series of charts; a search handles more
 MAX_POINTS = 256  # a typing error must not queue thousands of measurements
 STUDY_PREFIX = "curve"
@@ -130,7 +132,7 @@ def _check_value(name: str, value: Value | None) -> None:
 def varies(row: TrialSetting) -> bool:
     """Return whether a setting can be an axis: it changes the run, and its values can be listed."""
     several = row.kind in _LISTABLE and (row.low is None or row.low != row.high)
-    listed = several or row.name == "providers"
+    listed = several or row.name in ("providers", RUNTIME)
     return listed and row.target != "protocol" and row.name not in _EXCLUDED
 
 
@@ -152,17 +154,18 @@ def check_count(count: int) -> None:
 # --- choices ------------------------------------------------------------------------------------------------
 
 
-def axis_names(info: wire.ModelInfo) -> list[str]:
-    """The axes that are swept most often on this model, most usual first."""
+def axis_names(info: wire.ModelInfo, engine: str = DEFAULT) -> list[str]:
+    """The axes that are swept most often on this model with an engine, most usual first."""
     batch = [BATCH] if info["batch_dim"] is not None else []
-    return [*batch, THREADS, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
+    threads = list(filter(None, [ENGINES[engine].threads]))
+    return [*batch, *threads, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
 
 
-def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
-    """All axes with several useful values here: the usual ones, variants, then the other settings."""
-    usual = axis_names(info)
+def offered(info: wire.ModelInfo, place: Place, models: Models, engine: str = DEFAULT) -> list[str]:
+    """All axes with several useful values here: the usual ones, variants, the engine's other settings."""
+    usual = axis_names(info, engine)
     several = [MODEL] if len(models) > 1 else []
-    varying = [row for row in SETTINGS if varies(row)]
+    varying = [row for row in SETTINGS if varies(row) and belongs(row.name, engine)]
     others = [row.name for row in varying if row.kind == "int" or len(choices(row.name, place, models)) > 1]
     return list(dict.fromkeys([*usual, *several, *(name for name in others if name != BATCH)]))
 
@@ -189,12 +192,12 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     if name == BATCH:
         return DEFAULT_BATCHES
     row = row_of(name)
-    if row is not None and name != THREADS:
+    if row is not None and name not in {one.threads for one in ENGINES.values()}:
         place = Place(threads=usable_threads, streams=True)
         tried = row.search_values(row, place) or row.slider_stops(row, place)
         first = int(row.default or 1)
         return tuple(one for one in tried if isinstance(one, int))[:8] or (first, 2 * first, 4 * first)
-    if name == THREADS:
+    if row is not None:
         top = max(1, min(usable_threads, MAX_THREADS))
         if top <= 8:
             return tuple(range(1, top + 1))

@@ -21,6 +21,7 @@ from core.spec.targets import TargetSpec, check_targets, target_from_dict
 from core.spec.text_values import ON_OFF
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.runtime import runtime_text
 
 Strategy = Literal["race", "random"]
 STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
@@ -53,6 +54,7 @@ class Question(Spec):
     same_latency: bool = False  # the p50 may be no longer than that of ONNX Runtime's default
     budget_s: int = DEFAULT_BUDGET_S
     vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all settings with values to try
+    runtimes: tuple[str, ...] = Field(default=(), strict=False)  # vary besides the settings; empty: none
     variants: Literal["none", "existing", "make"] = "existing"  # make: create those that need the model only
     fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that keep the value of the start
     without: tuple[str, ...] = Field(default=(), strict=False)  # settings or values that are never tried
@@ -364,6 +366,8 @@ def parse_value(setting: TrialSetting, text: str) -> Value | None:
         return chosen
     if setting.name == "providers":
         return tuple(text.split("+"))
+    if setting.name == "runtime":
+        return runtime_text(text)
     raise SpecError(
         f"`{setting.name}` cannot vary on the command line.", hint="Set it with its own option instead."
     )

@@ -19,6 +19,7 @@ from core.spec import (
     CPU_PROVIDER,
     ModelRef,
     TrialSpec,
+    belongs,
     differing,
     effective,
     is_provider_option,
@@ -160,8 +161,10 @@ def search_axes(base: TrialSpec, place: Place) -> list[Axis]:
 
     A setting with one value is no axis.
     """
-    found = [_axis(base, row.name, row.search_values(row, place)) for row in SETTINGS]
-    chained = dict.fromkeys(name for chain in place.providers for name in chain)
+    rows = [row for row in SETTINGS if belongs(row.name, base.engine)]
+    found = [_axis(base, row.name, row.search_values(row, place)) for row in rows]
+    chains = place.providers if belongs("provider_options", base.engine) else ()
+    chained = dict.fromkeys(name for chain in chains for name in chain)
     found += [_option_axis(provider, option) for provider in chained for option in searched_options(provider)]
     return [one for one in found if len(one.values) > 1]
 

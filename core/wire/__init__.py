@@ -155,6 +155,14 @@ class TorchSource(TypedDict):
     outputs: list[str]  # names that the `.onnx` gives the outputs, in order
 
 
+class OpenVinoPlan(TypedDict):
+    """How the engine OpenVINO compiles a model."""
+
+    device: str  # for `compile_model`
+    properties: dict[str, Any]  # for `compile_model`, by OpenVINO's names; only those that are set
+    reshape: bool  # fix the shapes to those of the inputs before compiling
+
+
 class ContestantPlan(TypedDict):
     """One configuration of a comparison, in a contestant process of its own."""
 
@@ -169,6 +177,7 @@ class ContestantPlan(TypedDict):
     streams: NotRequired[int]  # callers at the same time; absent: one
     stream_type: NotRequired[StreamType]  # absent: threads
     runtime: NotRequired[str]  # that it runs in, with its hash, see `runtime`; absent: ORTune's own
+    openvino: NotRequired[OpenVinoPlan]  # of the engine OpenVINO
 
 
 class ProfilePlan(TypedDict):
@@ -180,6 +189,21 @@ class ProfilePlan(TypedDict):
     use_io_binding: bool
     runs: int
     trace_path: str  # file to write ORT's trace to (Chrome trace format)
+    saves_graph: NotRequired[bool]  # False: the optimized graph is too large to save; absent: it is saved
+    graph_path: NotRequired[str]  # file for the optimized graph: the job `read_profile` then reads both
+
+
+class ReadProfilePlan(TypedDict):
+    """The job `read_profile`: interpret what the job `profile` has written in another runtime."""
+
+    trace_path: str
+    graph_path: str  # of the optimized graph; it is missing where the session could not save it
+
+
+class ReadProfileReply(TypedDict):
+    """Reply of `read_profile`; `profile` is `Profile.to_dict()`."""
+
+    profile: dict[str, Any]
 
 
 class TensorInfo(TypedDict):
@@ -227,7 +251,7 @@ class Layout(TypedDict):
 class ProvidersUsed(TypedDict):
     """How a built session differs from the request; a part of replies."""
 
-    requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
+    requested_providers: list[str]  # of another engine: its name, maybe with a device: ["OpenVINO AUTO"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
@@ -250,6 +274,7 @@ class LoadReply(ProvidersUsed):
     libraries: dict[str, str]
     layout: NotRequired[Layout]  # absent: not randomized
     stream_threads: NotRequired[list[int]]  # of each process: its intra-op threads; empty: no stream is one
+    precision: NotRequired[str]  # that the engine chose for some nodes, as in `output_check`; absent: none
 
 
 class WarmReply(TypedDict):
@@ -373,10 +398,11 @@ class OutputError(TypedDict):
 
 
 class ProfileReply(ProvidersUsed):
-    """Reply of `profile`; `profile` is `Profile.to_dict()`."""
+    """Reply of `profile`; `profile` is `Profile.to_dict()`, empty where the job `read_profile` reads it."""
 
     batch_size: int
-    assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
+    # provider -> nodes, from ORT's assignment API (before late fusions); empty: this version has no such API
+    assigned_nodes: dict[str, int]
     unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead
     profile: dict[str, Any]
     trace_path: str
@@ -436,6 +462,7 @@ class Environment(TypedDict):
     ort_build: str
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that affect ORT
+    openvino_devices: NotRequired[dict[str, str]]  # device -> its full name; absent: not installed
 
 
 class ExportPlan(TypedDict):
@@ -583,6 +610,8 @@ class AccuracyPlan(TypedDict):
     seed: int  # of inputs with a range of random values
     output: str  # name of the output with the classes; empty: the only candidate
     dataset: DatasetPlan
+    engine: NotRequired[str]  # a row of `engines`; absent: ONNX Runtime
+    openvino: NotRequired[OpenVinoPlan]  # of the engine OpenVINO
     # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows], `rows`: hashes
     # uint64 [rows], or nothing where rows cannot be told apart
     scores_path: str
@@ -648,12 +677,58 @@ class NodeErrorsReply(TypedDict):
 # --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
+class PassPlan(TypedDict):
+    """The job `profiled_pass`: one pass of the job `explain`, in the runtime of its configuration."""
+
+    side: ContestantPlan
+    folder: str  # of the profiler's file
+    runs: int  # with the profiler, and again without; 0: the first pass, which learns their number
+    optimized: str  # file that the first pass saves the optimized graph to
+    done: int  # passes of both sides before it, for the progress
+    total: int
+
+
+class PassReply(ProvidersUsed):
+    """Reply of `profiled_pass`."""
+
+    profile: str  # file that the profiler wrote; empty: of the first pass
+    plain_ns: list[int]  # latencies without the profiler
+    runs: int  # for every later pass
+    saved: bool  # whether the optimized graph was saved
+    batch_size: int
+    notes: list[str]
+
+
+class RecordedPasses(TypedDict):
+    """The passes of one side, made in processes of their own."""
+
+    first: PassReply
+    passes: list[PassReply]
+    optimized: str
+    notes: list[str]
+
+
+class NamedModelPlan(TypedDict):
+    """The job `named_model`: give every node of a model a name, in a copy."""
+
+    model_path: str
+    folder: str  # for the copy
+
+
+class NamedModelReply(TypedDict):
+    """Reply of `named_model`."""
+
+    path: str  # of the copy; of the model itself if all nodes have names or it cannot be copied
+    notes: list[str]
+
+
 class ExplainPlan(TypedDict):
     """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
     output: str  # file to write the `profile_passes.Passes` to, as JSON
+    recorded: NotRequired[list[RecordedPasses]]  # of each side; absent: profile both in this process
 
 
 class ExplainReply(TypedDict):
@@ -707,7 +782,7 @@ class SettingsPlan(TypedDict):
     """The job `settings`: find the names that the installed ONNX Runtime does not know."""
 
     attributes: list[str]  # of SessionOptions
-    enums: dict[str, str]  # attribute -> member
+    enums: dict[str, list[str]]  # attribute -> members
     keys: list[str]  # of session and run config entries
     optimizers: list[str]
 
@@ -718,6 +793,47 @@ class SettingsReply(TypedDict):
     version: str
     searched: int  # number of libraries whose literals were searched; 0: none can be read
     unknown: list[str]  # names of the plan
+
+
+# --- what a runtime can do: the job `capabilities` ----------------------------------------------------------
+
+
+class Capabilities(SettingsReply):
+    """Reply of `capabilities` (with: a SettingsPlan of all names that ORTune knows)."""
+
+    numpy: str  # version
+    python: str  # version
+    build: str  # of ONNX Runtime, in its own words
+    ir_version: int  # newest that it reads; 0: unknown
+    opsets: dict[str, int]  # domain ("" is ai.onnx) -> newest opset that it reads; absent: unknown
+    interfaces: list[str]  # those of `capabilities.INTERFACES` that it has, for example "OrtValue.numpy"
+    modules: list[str]  # further Python modules that it can import, for example "PIL"
+    defaults: dict[str, str]  # attribute of SessionOptions -> its default, as text
+    providers: list[ProviderFact]
+
+
+# --- environments: the job `install` ------------------------------------------------------------------------
+
+
+class InstallPlan(TypedDict):
+    """The job `install`: create a virtual environment with packages, or describe an existing one."""
+
+    folder: str  # of the new environment, which must not exist; empty: describe `python`
+    python: str  # interpreter of the existing environment, or the base of the new one; empty: this one
+    packages: list[str]  # requirements (PEP 508) and paths of wheels
+    lock: str  # text of a lock file, installed instead of `packages`; empty: none
+
+
+class InstallReply(TypedDict):
+    """Reply of `install`."""
+
+    installer: str  # name and version of the program; empty: nothing was installed
+    lock: str  # `name==version --hash=…` of everything that was installed
+    python: str  # path of the environment's interpreter
+    python_version: str
+    versions: dict[str, str]  # distribution -> version
+    size_bytes: int
+    notes: list[str]
 
 
 # --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
@@ -779,7 +895,28 @@ class GraphPlan(TypedDict):
 
     model_path: str
     session: SessionPlan | None  # also return the graph that this session runs; None: the model's own only
+    saved: NotRequired[SavedGraph]  # the optimized graph, saved in another runtime; `session` is None then
     output: str  # file to write the `graph.Graphs` to, as JSON
+
+
+class SaveGraphPlan(TypedDict):
+    """The job `save_graph`: save the optimized graph of a session, for the job `graph` in another runtime."""
+
+    model_path: str
+    session: SessionPlan
+    graph_path: str  # file to write
+
+
+class SaveGraphReply(ProvidersUsed):
+    """Reply of `save_graph`."""
+
+
+class SavedGraph(TypedDict):
+    """What the job `save_graph` has written."""
+
+    path: str
+    effective_providers: list[str]
+    notes: list[str]  # for the reader of the result
 
 
 class GraphReply(TypedDict):
@@ -882,18 +1019,33 @@ TRANSFORM = Request("transform", TransformReply)
 ACCURACY = Request("accuracy", AccuracyReply)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply)
 EXPLAIN = Request("explain", ExplainReply)
+PROFILED_PASS = Request("profiled_pass", PassReply)
+NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
+CAPABILITIES = Request("capabilities", Capabilities)
+READ_PROFILE = Request("read_profile", ReadProfileReply)
+INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply)
 LOADGEN = Request("loadgen", LoadGenReply)
 
 
 GRAPH = Request("graph", GraphReply)
+SAVE_GRAPH = Request("save_graph", SaveGraphReply)
 LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
+
+# Jobs that need Python 3.10, numpy and onnxruntime only: they run in the runtime of their configuration.
+# Every other job needs ORTune's own libraries, such as onnx or msgspec, and runs in ORTune's own runtime.
+IN_ANY_RUNTIME: frozenset[str] = frozenset(
+    {
+        *(ENVIRONMENT, CAPABILITIES, SETTINGS, LOAD_CHECK, FORKSERVER, CONTESTANT),
+        *(PROFILE, SAMPLES, ANSWERS, ACCURACY, LOADGEN, PROFILED_PASS, SAVE_GRAPH),
+    }
+)
 
 # commands of a fork server
 FORK = Request("fork", ForkReply)

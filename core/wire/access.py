@@ -17,12 +17,21 @@ from pathlib import Path
 
 from core.wire.errors import SpecError, nearest
 from core.wire.files import open_regular, sha256_of
-from core.wire.variables import ALLOW_EXPERT, ALLOW_LIBRARIES, OPEN_FOLDERS
+from core.wire.variables import ALLOW_EXPERT, ALLOW_LIBRARIES, ALLOW_RUNTIMES, OPEN_FOLDERS
 
 
 def expert_allowed() -> bool:
     """Whether the operator allows `expert` for every request: $ORTUNE_ALLOW_EXPERT is 1, true, yes or on."""
-    return os.environ.get(ALLOW_EXPERT, "").strip().lower() in ("1", "true", "yes", "on")
+    return _is_on(ALLOW_EXPERT)
+
+
+def runtimes_allowed() -> bool:
+    """Whether the operator lets visitors of the dashboard add and remove runtimes."""
+    return _is_on(ALLOW_RUNTIMES)
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def folders_of_this_process() -> list[Path] | None:

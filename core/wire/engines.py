@@ -12,16 +12,30 @@ from typing import Literal
 
 from core.wire.errors import SpecError, nearest
 
-Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "streams", "place", "fork", "cap"]
+Ability = Literal[
+    "settings",
+    "openvino",
+    "bind",
+    "profile",
+    "accuracy",
+    "emit",
+    "streams",
+    "processes",
+    "place",
+    "fork",
+    "cap",
+]
 
 # completes "the engine cannot …"; the last three are never required, because there is another way
 ABILITIES: Mapping[Ability, str] = {
     "settings": "take settings of ONNX Runtime",
+    "openvino": "take settings of OpenVINO",
     "bind": "bind inputs and outputs",
     "profile": "be profiled",
     "accuracy": "be measured for accuracy",
     "emit": "be written as a script",
     "streams": "run several streams",
+    "processes": "run streams that are processes",
     "place": "place its inputs in a given memory layout",
     "fork": "start from a server that has its libraries loaded",
     "cap": "run under a memory limit",
@@ -36,8 +50,10 @@ class Engine:
     runs: str  # what it runs, for help texts
     module: str  # its import loads the libraries, its `contender` prepares a plan
     can: frozenset[Ability] = frozenset()
-    ref: str = ""  # its name on the command line, `KIND:MODE`; empty: none is needed
+    ref: str = ""  # its name on the command line; empty: none is needed
     program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
+    packages: tuple[str, ...] = ()  # distributions, one of which a runtime needs for it
+    threads: str = ""  # the setting of its number of threads; empty: it has none
 
 
 DEFAULT = "onnxruntime"
@@ -45,10 +61,32 @@ _PROGRAM = "the PyTorch model that this file was converted from, with PyTorch's 
 _TORCH = "core.worker.session.torch_engine"
 
 ENGINES: Mapping[str, Engine] = {
-    DEFAULT: Engine("ONNX Runtime", "the ONNX file", "core.worker.measure.inference", frozenset(ABILITIES)),
-    "torch-eager": Engine("PyTorch eager", _PROGRAM, _TORCH, ref="torch:eager", program=True),
+    DEFAULT: Engine(
+        "ONNX Runtime",
+        "the ONNX file",
+        "core.worker.measure.inference",
+        frozenset(ABILITIES) - {"openvino"},
+        threads="intra_op_num_threads",
+    ),
+    "openvino": Engine(
+        "OpenVINO",
+        "the ONNX file with OpenVINO's own runtime",
+        "core.worker.session.openvino_engine",
+        frozenset({"openvino", "bind", "accuracy", "streams", "place", "fork", "cap"}),
+        ref="openvino",
+        packages=("openvino", "openvino-nightly"),
+        threads="openvino.INFERENCE_NUM_THREADS",
+    ),
+    "torch-eager": Engine(
+        "PyTorch eager", _PROGRAM, _TORCH, ref="torch:eager", program=True, packages=("torch",)
+    ),
     "torch-compile": Engine(
-        "torch.compile", "that PyTorch model, compiled", _TORCH, ref="torch:compile", program=True
+        "torch.compile",
+        "that PyTorch model, compiled",
+        _TORCH,
+        ref="torch:compile",
+        program=True,
+        packages=("torch",),
     ),
 }
 REFS: Mapping[str, str] = {engine.ref: name for name, engine in ENGINES.items() if engine.ref}

@@ -128,6 +128,7 @@ EXTRAS = {
     **dict.fromkeys(("torch", "torchvision", "onnxscript"), "pytorch"),
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
     "mlperf_loadgen": "loadgen",
+    "openvino": "openvino",
     **dict.fromkeys(("distributed", "dask", "cryptography"), "fleet"),
 }
 
@@ -141,6 +142,13 @@ def record_from_exception(error: Exception) -> ErrorRecord:
             SpecError(
                 f"This needs the package `{error.name}`, which is not installed.",
                 hint=f"Install it with `pip install '.[{extra}]'` in ORTune's folder.",
+            )
+        )
+    if isinstance(error, ModuleNotFoundError) and error.name == "PIL":  # ORTune's own runtime always has it
+        return record_from_error(
+            SpecError(
+                "Images need the package `pillow`, which the runtime does not have.",
+                hint="Add `pillow` to the packages of the runtime, or give the data as arrays in an `.npz`.",
             )
         )
     if isinstance(error, MemoryError):

@@ -13,8 +13,9 @@ INTEGERS = {
     **{f"uint{bits}": (0, 2**bits) for bits in (8, 16, 32, 64)},
 }  # minimum, and exclusive maximum
 
+BFLOAT16 = "bfloat16"
 STRING = "string"
-FED_TYPES = frozenset({*INTEGERS, "float16", "bfloat16", "float32", "float64", "bool", STRING})
+FED_TYPES = frozenset({*INTEGERS, "float16", BFLOAT16, "float32", "float64", "bool", STRING})
 NOT_FED_HINT = "Export the model with inputs of these types."
 NO_TEXT_HINT = (
     'Set its text under "Fixed input values", with `--feed {name}="some text"`, or as a '

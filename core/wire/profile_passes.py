@@ -5,7 +5,7 @@ Pure; the worker writes `Passes` as JSON, and the parent reads them. Times are s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 from core.wire.errors import WorkerError
 
 VERSION = 1  # of the job's file
+PASSES = 5  # per side: the fewest that show scatter after the best and worst are dropped
 
 Key = tuple[str, ...]  # names of the nodes that enclose a node, outermost first, and its own
 
@@ -83,6 +84,12 @@ class Passes:
     sides: tuple[Side, Side]
     fingerprint: str
     created_at: float
+
+
+def turns(sides: int) -> Iterator[int]:
+    """Yield the index of every side once per round, each round in reverse order of the one before."""
+    for number in range(PASSES):
+        yield from range(sides) if number % 2 == 0 else reversed(range(sides))
 
 
 def passes_from_dict(data: Mapping[str, Any]) -> Passes:

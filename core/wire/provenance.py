@@ -47,7 +47,9 @@ def fingerprint(machine: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(_facts(machine), sort_keys=True).encode()).hexdigest()
 
 
-def fingerprint_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def fingerprint_difference(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, libraries: bool = True
+) -> list[str]:
     """Return why results of two machines are not comparable, one phrase per fact; empty: they are.
 
     "kernel: 6.8.0 against 6.12.1", "onnxruntime: 1.30.0 against 1.31.1".
@@ -55,8 +57,13 @@ def fingerprint_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> 
     Args:
         one: `wire.Environment` of the first result.
         other: the same of the second.
+        libraries: also name differing libraries; False: of results in different runtimes.
     """
-    return [f"{name}: {mine} against {theirs}" for name, mine, theirs in differing_facts(one, other)]
+    return [
+        f"{name}: {mine} against {theirs}"
+        for name, mine, theirs in differing_facts(one, other)
+        if libraries or not is_software(name)
+    ]
 
 
 def differing_facts(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:

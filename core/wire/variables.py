@@ -13,6 +13,7 @@ MODELS = "ORTUNE_MODELS"
 QUEUE = "ORTUNE_QUEUE"
 ALLOW_EXPERT = "ORTUNE_ALLOW_EXPERT"
 ALLOW_LIBRARIES = "ORTUNE_ALLOW_LIBRARIES"
+ALLOW_RUNTIMES = "ORTUNE_ALLOW_RUNTIMES"
 WORKER_ENV = "ORTUNE_WORKER_ENV"
 TOKEN = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
 USERS = "ORTUNE_USERS"
@@ -67,6 +68,13 @@ VARIABLES: tuple[Variable, ...] = (
         sets="The folder of native libraries (custom operators, execution provider plug-ins) that "
         "configurations may load.",
         default="no library can be loaded",
+    ),
+    Variable(
+        name=ALLOW_RUNTIMES,
+        read_by="dashboard",
+        sets="`1`, `true`, `yes` or `on` lets visitors add and remove runtimes on the page Machine. This "
+        "installs packages, whose code then runs in workers.",
+        default="only the command line adds and removes runtimes",
     ),
     Variable(
         name=WORKER_ENV,

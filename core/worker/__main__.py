@@ -31,7 +31,7 @@ def _environment(payload: Any, progress: Progress) -> Mapping[str, Any]:
 def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.models import inspect_model
 
-    return inspect_model(payload["path"])
+    return inspect_model(payload["path"], any_version=payload.get("any_version", False))
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -95,6 +95,19 @@ def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return explain(payload, progress)
 
 
+def _profiled_pass(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.profiled_pass import profiled_pass
+
+    return profiled_pass(payload, progress)
+
+
+def _named_model(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.explain import named_model
+
+    limits.cap_memory()
+    return named_model(payload)
+
+
 def _samples(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.measure.samples import record
 
@@ -113,6 +126,28 @@ def _settings(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.machine.unknown_settings import unknown_settings
 
     return unknown_settings(payload)
+
+
+def _capabilities(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.machine.loading import require_onnxruntime
+
+    require_onnxruntime()
+    from core.worker.machine.capabilities import capabilities
+
+    return capabilities(payload)
+
+
+def _read_profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.measure.profile_reading import read_profile
+
+    limits.cap_memory()
+    return read_profile(payload)
+
+
+def _install(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.make.installation import install
+
+    return install(payload, progress)
 
 
 def _peaks(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -134,6 +169,13 @@ def _graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
     limits.cap_memory()
     return describe_graphs(payload, progress)
+
+
+def _save_graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.session.job_session import save_graph
+
+    _cap_memory(payload)
+    return save_graph(payload)
 
 
 def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -165,12 +207,18 @@ JOBS: dict[str, Command] = {
     wire.ACCURACY: _accuracy,
     wire.NODE_ERRORS: _node_errors,
     wire.EXPLAIN: _explain,
+    wire.PROFILED_PASS: _profiled_pass,
+    wire.NAMED_MODEL: _named_model,
     wire.SAMPLES: _samples,
     wire.ANSWERS: _answers,
     wire.SETTINGS: _settings,
+    wire.CAPABILITIES: _capabilities,
+    wire.READ_PROFILE: _read_profile,
+    wire.INSTALL: _install,
     wire.PEAKS: _peaks,
     wire.IMPORT: _import,
     wire.GRAPH: _graph,
+    wire.SAVE_GRAPH: _save_graph,
     wire.LAYOUT: _layout,
     wire.LOADGEN: _loadgen,
     wire.FORKSERVER: _forkserver,

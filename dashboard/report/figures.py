@@ -13,6 +13,7 @@ from core.api.sweeping import supported_percentile
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
 from core.show import comparison_text, verdict
 from core.show.report.subjects import (
     About,
@@ -23,9 +24,11 @@ from core.show.report.subjects import (
     AboutSearch,
     AboutSweep,
     AboutTrial,
+    AboutUpgrade,
 )
 from core.show.sheets import searches
 from core.spec import spec_from_dict
+from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.wire.profile import profile_from_dict
 from dashboard.charts import (
@@ -71,9 +74,26 @@ def plots_of(about: About) -> list[Plot]:
             return list(_curve(about))
         case AboutDifference():
             return list(_explanation_figures(about))
+        case AboutUpgrade():
+            return list(_upgrade(about))
         case AboutFleet():
             return list(_fleet(about))
     return []  # a scorecard is a table
+
+
+def _upgrade(about: AboutUpgrade) -> Iterator[Plot]:
+    contrasts = [{**row.contrast, "baseline": "old"} for row in about.rows if row.contrast is not None]
+    if not contrasts:
+        return
+    labels = {row.contrast["candidate"]: row.item.model for row in about.rows if row.contrast is not None}
+    info = compare_charts.forest_info(
+        contrasts,
+        {**labels, "old": "old runtime"},
+        baseline="old",
+        margin=contrasts[0].get("margin", DEFAULT_MARGIN),
+        muted=[one["candidate"] for one in contrasts if is_rejected(one)],
+    )
+    yield Plot(title="Speed in the new runtime", figure=compare_charts.forest(info), alt=_forest_alt(info))
 
 
 def _trial(about: AboutTrial) -> Iterator[Plot]:

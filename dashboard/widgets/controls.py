@@ -20,7 +20,7 @@ from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
-from dashboard import fields, format, messages, state
+from dashboard import fields, format, messages, runtimes, state
 from dashboard.widgets import choice, feeding, page_frame, provider_chain
 from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
@@ -31,13 +31,15 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
     ("Workload", ":material/input:", True),
     ("Threads", ":material/lan:", True),
     ("Providers", ":material/memory:", True),
+    ("OpenVINO", ":material/developer_board:", True),
     ("Graph", ":material/account_tree:", True),
     ("Memory", ":material/database:", False),
     ("Protocol", ":material/timer:", True),
 )
 _ALSO_IN = {"Model": "Graph"}  # a single setting needs no group of its own
+_RUNTIME = "runtime"  # drawn before the providers, which are those of its libraries
 _OWN_WIDGETS = (
-    *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std"),
+    *(_RUNTIME, "providers", "dims", "feeds", "feed_values", "image_mean", "image_std"),
     *("protocol.effort", "budget_s", "margin"),
 )
 
@@ -96,6 +98,8 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     if error is not None:
         messages.report(error)
     for group, icon, is_open in GROUPS:
+        if not _is_shown(group):
+            continue
         with st.expander(
             group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
         ) as box:
@@ -110,7 +114,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
 def counts() -> dict[str, int]:
     """Return the number of changed settings per group, without groups that have none."""
     changed = set(changed_settings())
-    groups = ["Advanced" if one.advanced else _group_of(one) for one in SETTINGS if one.name in changed]
+    groups = [_box_of(one) for one in SETTINGS if one.name in changed]
     return {group: groups.count(group) for group in dict.fromkeys(groups)}
 
 
@@ -135,11 +139,20 @@ def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
         return None, error
 
 
+def _box_of(setting: TrialSetting) -> str:
+    """Return the name of the box on the page that has a setting."""
+    if setting.name == _RUNTIME:
+        return "Providers"
+    return "Advanced" if setting.advanced else _group_of(setting)
+
+
 def _group_of(setting: TrialSetting) -> str:
     return _ALSO_IN.get(setting.group, setting.group)
 
 
 def _in_group(group: str, *, advanced: bool) -> list[TrialSetting]:
+    """Return the settings of a group that the chosen engine has, and changed ones, to reset them."""
+    engine = st.session_state[fields.key("engine")]
     return [
         k
         for k in SETTINGS
@@ -147,7 +160,18 @@ def _in_group(group: str, *, advanced: bool) -> list[TrialSetting]:
         and k.advanced is advanced
         and k.name not in _OWN_WIDGETS
         and (k.name not in fields.LIBRARIES or _has_libraries(k.name))
+        and (specs.belongs(k.name, engine) or is_changed(fields.key(k.name)))
     ]
+
+
+def _is_shown(group: str) -> bool:
+    """Whether a group has a setting for the chosen engine."""
+    own_widgets = {"Providers": "providers", "Workload": "batch_size", "Protocol": "runs"}
+    name = own_widgets.get(group)
+    engine = st.session_state[fields.key("engine")]
+    if name is not None and (specs.belongs(name, engine) or is_changed(fields.key(name))):
+        return True
+    return bool(_in_group(group, advanced=False))
 
 
 def operators() -> tuple[str, ...]:
@@ -174,6 +198,7 @@ def _has_libraries(name: str) -> bool:
 
 def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
     if group == "Providers":
+        _runtime(record, spec, effects)
         provider_chain.providers()
     if group == "Protocol":
         comparison.protocol(spec, effects)
@@ -184,6 +209,16 @@ def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dic
     if group == "Workload":
         feeding.dims(record)
         feeding.feeds(record, effects)
+
+
+def _runtime(record: ModelRecord, spec: TrialSpec | None, effects: dict[str, str]) -> None:
+    """Draw the runtime and what it lacks for the other settings, where there is another than ORTune's own."""
+    if not runtimes.others() and not is_changed(fields.RUNTIME):
+        return
+    one(trial_setting(_RUNTIME), effects.get(_RUNTIME))
+    if spec is not None and (reason := state.lacking(spec, record)):
+        st.caption(f":material/block: {format.plain(reason)}")
+    page_frame.link("machine", "Manage runtimes")
 
 
 def _warn_of_threads(spec: TrialSpec) -> None:
@@ -239,9 +274,10 @@ def apply_preset(name: str) -> None:
     for setting in SETTINGS:
         if setting.name == "custom_op_libraries":  # the model needs them with any settings
             continue
-        if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
+        if setting.target in ("attribute", *ENTRIES, "session", "openvino") or setting.name in (
             "batch_size",
             "use_io_binding",
+            "engine",
         ):
             st.session_state[fields.key(setting.name)] = wanted[fields.key(setting.name)]
     for widget in [str(k) for k in st.session_state if str(k).startswith(fields.OPTIONS)]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import streamlit as st
 
 from core import wire
 from core.spec.settings import PROVIDER_OPTIONS, ProviderOption, trial_setting
-from dashboard import fields, format, state
+from core.wire.errors import TunerError
+from dashboard import fields, format, runtimes, state
 from dashboard.widgets.setting import LINES, help_text, undo
 
 
 def providers() -> None:
     """Draw the ordered chain, which providers load here, and the options of the chosen ones."""
     key = fields.key("providers")
-    facts = {fact["name"]: fact for fact in state.environment()["providers"]}
+    found = _facts()
+    facts = {fact["name"]: fact for fact in found or []}
     chosen: list[str] = list(st.session_state.get(key) or [])
-    options = [*facts, *(name for name in chosen if name not in facts)]
+    options = list(dict.fromkeys([*(PROVIDER_OPTIONS if found is None else facts), *chosen]))
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key="row.providers"
     ):
@@ -29,13 +33,27 @@ def providers() -> None:
             persist_state="session",
         )
         undo("Execution providers", key)
+    if found is not None:
+        _availability(facts, chosen)
+    for name in chosen:
+        _provider_options(name)
+
+
+def _facts() -> list[wire.ProviderFact] | None:
+    """Return the providers of the chosen runtime; None: they are unknown, for a reason said elsewhere."""
+    try:
+        return state.providers(runtimes.pinned(runtimes.chosen(st.session_state.get(fields.RUNTIME))))
+    except TunerError:
+        return None
+
+
+def _availability(facts: Mapping[str, wire.ProviderFact], chosen: Sequence[str]) -> None:
+    """Say which providers load here, the chosen ones first."""
     for name in chosen:
         _provider_line(name, facts.get(name))
     if any(name not in facts or not facts[name]["loadable"] for name in chosen):
         provider_remedies("providers")
     _other_providers([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
-    for name in chosen:
-        _provider_options(name)
 
 
 def provider_remedies(place: str) -> None:

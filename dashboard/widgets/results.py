@@ -14,6 +14,7 @@ from core.evidence.quality import Quality, quality
 from core.show import setting_chips, verdict
 from core.show.cells import Cell, Result
 from core.show.placement import cast_lines, placement
+from core.show.runtime_text import runtime_text
 from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
@@ -132,6 +133,8 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
     facts.append(format.plain(trial.owner))
     if result.get("runs"):
         facts.append(f"{result['runs']:,} runs of {result['batch_size']} {_rows(result)}")
+    if ran_in := runtime_text(trial):
+        facts.append(f"runtime {format.plain(ran_in)}")
     st.caption(" · ".join(facts))
 
 

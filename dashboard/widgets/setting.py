@@ -10,8 +10,9 @@ from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord
 from core.wire.access import available_libraries, expert_allowed
 from core.wire.engines import ENGINES
+from core.wire.runtime import OWN
 from core.wire.variables import ALLOW_EXPERT
-from dashboard import fields, format, state
+from dashboard import fields, format, runtimes, state
 from dashboard.widgets.slider import AUTO, number_slider
 
 
@@ -71,7 +72,7 @@ def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | N
             help=text,
             persist_state="session",
             format_func=lambda v: {fields.ON: "on", fields.OFF: "off"}.get(
-                v, f"ONNX Runtime's default ({default})"
+                v, f"{_whose(setting)}'s default ({default})"
             ),
         )
     elif setting.kind == "bool":
@@ -98,7 +99,7 @@ def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | N
         )
     elif setting.kind == "mapping":
         st.text_area(label, key=key, help=text, persist_state="session", height=90, placeholder=LINES)
-    elif setting.kind == "list" and setting.name in _NAMES:
+    elif setting.name in _NAMES:
         _NAMES[setting.name](label, key, text)
     else:
         st.text_input(label, key=key, help=text, persist_state="session", placeholder="none")
@@ -136,7 +137,18 @@ def _libraries(label: str, key: str, text: str) -> None:
     )
 
 
-_NAMES = {"disabled_optimizers": _optimizers, **dict.fromkeys(fields.LIBRARIES, _libraries)}
+def _runtime(label: str, key: str, text: str) -> None:
+    """Draw the choice of the runtime: those of this machine, and one of a loaded trial that it lacks."""
+    own = state.environment()["libraries"]
+    chosen = st.session_state[key] = runtimes.chosen(st.session_state[key])
+    st.selectbox(
+        label,
+        list(dict.fromkeys([OWN, *runtimes.others(), chosen])),
+        key=key,
+        help=text,
+        persist_state="session",
+        format_func=lambda one: runtimes.label(one, own),
+    )
 
 
 def _engine(setting: TrialSetting, label: str, key: str, text: str, record: ModelRecord | None) -> None:
@@ -170,7 +182,7 @@ def _choice(setting: TrialSetting, label: str, key: str, text: str) -> None:
         key=key,
         help=text,
         persist_state="session",
-        format_func=lambda v: v or f"ONNX Runtime's default ({setting.default or 'none'})",
+        format_func=lambda v: v or _default_words(setting),
     )
 
 
@@ -201,6 +213,41 @@ def _number(setting: TrialSetting, label: str, key: str, text: str, record: Mode
     )
 
 
+def _whose(setting: TrialSetting) -> str:
+    """Return the runtime whose setting it is."""
+    return "OpenVINO" if setting.target == "openvino" else "ONNX Runtime"
+
+
+def _default_words(setting: TrialSetting) -> str:
+    """Return the choice that sets nothing."""
+    if setting.target == "openvino" and not setting.default:
+        return "OpenVINO decides"
+    return f"{_whose(setting)}'s default ({setting.default or 'none'})"
+
+
+def _device(label: str, key: str, text: str) -> None:
+    """Draw the device of OpenVINO: those of this machine, and any other name that is typed."""
+    there = state.environment().get("openvino_devices", {})
+    chosen: str = st.session_state[key]
+    st.selectbox(
+        label,
+        list(dict.fromkeys(["", *(name for name in there if name != "CPU"), "AUTO", chosen])),
+        key=key,
+        help=text,
+        persist_state="session",
+        accept_new_options=True,
+        format_func=lambda name: f"{name} ({there[name]})" if name in there else name or "CPU",
+    )
+
+
+_NAMES = {
+    "disabled_optimizers": _optimizers,
+    "openvino.device": _device,
+    "runtime": _runtime,
+    **dict.fromkeys(fields.LIBRARIES, _libraries),
+}
+
+
 def _auto(setting: TrialSetting) -> str:
     """Return what ONNX Runtime uses by default, as far as that is a number."""
     if setting.name == "intra_op_num_threads":
@@ -226,11 +273,11 @@ def _placeholder(setting: TrialSetting) -> str:
         return "by the precision of the model"
     if setting.name == "budget_s":
         return str(EFFORTS[st.session_state[fields.key("protocol.effort")]].budget_s)
-    return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"
+    return "the measurement decides" if setting.target == "protocol" else f"{_whose(setting)} decides"
 
 
 def help_text(setting: TrialSetting) -> str:
-    """Describe a setting: effect, ONNX Runtime's name, default, and the default's value on this machine."""
+    """Describe a setting: effect, the runtime's name, default, and the default's value on this machine."""
     parts = [setting.help]
     if setting.name in ("intra_op_num_threads", "inter_op_num_threads"):
         cpu = state.environment()["cpu"]
@@ -240,7 +287,8 @@ def help_text(setting: TrialSetting) -> str:
             f"{cpu['physical']} physical and {cpu['logical']} logical CPUs; this process may "
             f"use {len(cpu['allowed'])}{quota}, so {cpu['usable']} threads are useful."
         )
-    name = "ONNX Runtime's name" if setting.target in ("attribute", *ENTRIES) else "Name in the YAML"
+    own = setting.target in ("attribute", *ENTRIES, "openvino")
+    name = f"{_whose(setting)}'s name" if own else "Name in the YAML"
     parts.append(f"{name}: `{setting.field}`.")
     if setting.default not in (None, "", (), {}):
         parts.append(f"Default: `{format.value(setting.default)}`.")

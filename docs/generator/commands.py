@@ -169,9 +169,9 @@ def exit_codes() -> str:
         "with `--json` it prints a [failure document](json.md).",
         table(["Code", "Meaning"], ([str(number), text] for number, text in GENERAL)),
         "A CI job distinguishes the two meanings of code 1 by the document of `--json`. A limit is exceeded "
-        "if `fail_if_slower.broken` is not empty (`compare`), `state` is `MISSED` (`scorecard`), `outcome` "
-        "is `NONE_KEEPS_LIMITS` (`search`), a verdict is `WORSE` (`accuracy`), or `state` is `FAILED` and "
-        "`error` is null (`verify`). Otherwise a worker failed.",
+        "if `fail_if_slower.broken` is not empty (`compare`, `upgrade`), `state` is `MISSED` (`scorecard`), "
+        "`outcome` is `NONE_KEEPS_LIMITS` (`search`), a verdict is `WORSE` (`accuracy`), or `state` is "
+        "`FAILED` and `error` is null (`verify`). Otherwise a worker failed.",
         "## Per command",
         "Commands that are not listed use the general codes.",
         table(

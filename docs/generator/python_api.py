@@ -20,10 +20,11 @@ TASKS: Mapping[str, Sequence[str]] = {
     "Search": ("search", "resume"),
     "Explain": ("profile", "explain", "graph", "node_errors"),
     "Change models": ("inspect", "convert", "transform", "variants"),
-    "Judge": ("accuracy", "scorecard"),
+    "Judge": ("accuracy", "scorecard", "upgrade"),
     "Ship": ("export", "verify"),
     "Read": ("load_result", "history", "import_result", "plot"),
     "The machine": ("machine", "self_test", "peaks"),
+    "Runtimes": ("add_runtime", "runtimes", "check_runtime", "remove_runtime"),
 }
 _QUICK_START = """import ortune
 
@@ -34,8 +35,8 @@ frame = result.to_frame()  # latencies, speed-ups and verdicts as numbers
 session.close()"""
 _MEMBERS = ("verdict", "to_frame", "to_dict", "record", "table", "sheet", "plot")
 _ID = (
-    "`load_result` finds trials, load tests, comparisons, searches, sweeps, scorecards and accuracies by "
-    "their ID."
+    "`load_result` finds trials, load tests, comparisons, searches, sweeps, scorecards, upgrades and "
+    "accuracies by their ID."
 )
 _KEYS = (
     ("speed-up", "`ratio`, `ratio_low`, `ratio_high` of an entry of `contrasts`", "ContrastRecord"),

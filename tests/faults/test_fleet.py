@@ -142,7 +142,7 @@ def no_command_is_left(network: Network) -> None:
     """Nothing but the processes of the fleet itself works in its folder."""
 
     def others() -> list[str]:
-        return [one for one in network.left_over() if "on_host.PROGRAM" not in one]
+        return [one for one in network.working() if "on_host.PROGRAM" not in one]
 
     wait_until(lambda: not others(), "A process is left on a host.")
 

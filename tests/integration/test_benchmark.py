@@ -11,6 +11,7 @@ import pytest
 from core import wire
 from core.wire.errors import ModelError
 from core.worker.measure.inference import prepare
+from core.worker.measure.profile_reading import read_profile
 from core.worker.measure.profiling import profile
 from core.worker.session import build_session
 from tests import tiny_models
@@ -132,13 +133,29 @@ def test_a_failing_profile_leaves_no_files(tmp_path: Path) -> None:
     assert not folder.exists() or list(folder.iterdir()) == []
 
 
-def test_a_graph_with_more_weights_than_may_be_saved_is_not_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Weights in a separate file count like those in the model file."""
-    model = tiny_models.external_data(tmp_path / "e.onnx")
-    weights = (tmp_path / "weights.bin").stat().st_size
-    plan = profile_plan(model, tmp_path / "trace.json")
-    for most, known in ((model.stat().st_size + weights, True), (model.stat().st_size + 1, False)):
-        monkeypatch.setattr("core.worker.measure.profiling.MOST_SAVED_BYTES", most)
-        assert bool(profile(plan, lambda *_: None)["profile"].get("constants")) is known
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_graph_is_saved_for_its_constants_unless_the_plan_says_no(tmp_path: Path, saves: bool) -> None:
+    plan = profile_plan(tiny_models.external_data(tmp_path / "e.onnx"), tmp_path / "trace.json")
+    reply = profile(plan | {"saves_graph": saves}, silent)
+    assert bool(reply["profile"].get("constants")) is saves
+
+
+def test_a_profile_kept_for_another_worker_is_read_there_as_it_would_be_here(tmp_path: Path) -> None:
+    model, trace, graph = tiny_models.mlp(tmp_path / "m.onnx"), tmp_path / "trace.json", tmp_path / "g.onnx"
+    plan = profile_plan(model, trace, runs=4)
+    reply = profile(plan | {"graph_path": str(graph)}, silent)
+    assert reply["profile"] == {}
+    assert trace.is_file()
+    assert graph.is_file()
+    read = read_profile({"trace_path": str(trace), "graph_path": str(graph)})["profile"]
+    here = profile(plan, silent)["profile"]
+    assert read["runs"] == here["runs"] == 4
+    assert read["constants"] == here["constants"]
+    assert [one["name"] for one in read["nodes"]] == [one["name"] for one in here["nodes"]]
+
+
+def test_a_profile_without_a_saved_graph_is_read_without_its_constants(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    profile(profile_plan(tiny_models.mlp(tmp_path / "m.onnx"), trace), silent)
+    found = read_profile({"trace_path": str(trace), "graph_path": str(tmp_path / "none.onnx")})
+    assert not found["profile"].get("constants")

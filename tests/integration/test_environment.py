@@ -220,8 +220,18 @@ def test_two_builds_of_onnx_runtime_at_once_are_reported() -> None:
         Distribution({"Name": name}, "1.31.1") for name in ("onnxruntime", "onnxruntime-gpu", "flask")
     )
     assert found == {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"}
-    assert "overwrite each other" in environment.build_info(found)
-    assert "overwrite" not in environment.build_info({"onnxruntime": "1.31.1"})
+    assert "overwrite each other" in environment.build_info("", found)
+    assert "overwrite" not in environment.build_info("", {"onnxruntime": "1.31.1"})
+
+
+def test_an_environment_without_onnx_runtime_is_described_and_has_no_providers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # importing it raises ModuleNotFoundError
+    found = environment.describe(lambda *_: None)
+    assert found["ort_build"] == ""
+    assert found["providers"] == []
+    assert found["cpu"]["logical"] > 0
 
 
 def test_only_variables_that_change_onnx_runtime_are_kept() -> None:

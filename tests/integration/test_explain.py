@@ -15,10 +15,12 @@ from core import wire
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
 from core.process.job_worker import Progress, run_job
+from core.run.explanation import profile_pair
 from core.wire.errors import Cancelled, ModelError, StoreError
 from core.wire.profile_passes import Passes, passes_from_dict
-from tests import in_process, tiny_models
+from tests import in_process, other_runtimes, tiny_models
 from tests.builders import feed_plan, one_input
+from tests.other_runtimes import needs_older_onnxruntime
 
 CPU = "CPUExecutionProvider"
 
@@ -180,3 +182,53 @@ def test_it_can_be_cancelled(tmp_path: Path) -> None:
             cancel=cancel,
         )
     assert not (tmp_path / "passes.json").exists()
+
+
+# --- other runtimes
+
+
+def test_each_side_is_profiled_in_its_own_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    other_runtimes.add(tmp_path / "home", "same")
+    path = tiny_models.conv(tmp_path / "m.onnx")
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, path)
+    plan: Any = {
+        "sides": [
+            contestant(path, "ORT_DISABLE_ALL"),
+            contestant(path, "ORT_ENABLE_EXTENDED", runtime="same"),
+        ],
+        "fingerprint": "x",
+        "output": str(tmp_path / "passes.json"),
+    }
+    started: list[tuple[str, str]] = []
+
+    def run(job: Any, payload: Any, **how: Any) -> Any:
+        started.append((str(job), how.get("runtime", "own")))
+        return run_job(job, payload, **how)
+
+    profile_pair(plan, run)
+    passes = passes_from_dict(json.loads((tmp_path / "passes.json").read_text()))
+    made = [runtime for job, runtime in started if job == "profiled_pass"]
+    assert made == ["own", "same"] + ["own", "same", "same", "own"] * 2 + ["own", "same"]
+    assert {runtime for job, runtime in started if job != "profiled_pass"} == {"own"}
+    assert [len(side.run_s) for side in passes.sides] == [5, 5]
+    assert ("Conv_0", "Relu_1") in {one.nodes for one in passes.sides[1].origins or ()}
+    assert "FusedConv" in {node.op_type for node in passes.sides[1].nodes}
+
+
+@needs_older_onnxruntime
+def test_the_passes_of_an_older_version_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    other_runtimes.add(tmp_path / "home", "older", older=True)
+    path = tiny_models.conv(tmp_path / "m.onnx")
+    older = contestant(path, "ORT_ENABLE_EXTENDED", runtime="older")
+    sides = [older, contestant(path, "ORT_ENABLE_EXTENDED")]
+    output = tmp_path / "passes.json"
+    profile_pair({"sides": sides, "fingerprint": "x", "output": str(output)}, run_job)
+    one, other = passes_from_dict(json.loads(output.read_text())).sides
+    assert {node.op_type for node in one.nodes} & {node.op_type for node in other.nodes} >= {"FusedConv"}
+    assert one.origins is not None
+    assert one.batch_size == other.batch_size == 2

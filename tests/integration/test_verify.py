@@ -623,7 +623,7 @@ def test_another_onnxruntime_says_which_settings_it_does_not_know(
 def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
     asked: wire.SettingsPlan = {
         "attributes": ["intra_op_num_threads", "no_such_attribute"],
-        "enums": {"execution_mode": "ORT_SEQUENTIAL", "graph_optimization_level": "ORT_ENABLE_NEVER"},
+        "enums": {"execution_mode": ["ORT_SEQUENTIAL"], "graph_optimization_level": ["ORT_ENABLE_NEVER"]},
         "keys": ["session.intra_op.allow_spinning", "session.no_such_entry"],
         "optimizers": ["ConstantFolding", "NoSuchFusion"],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from core.evidence.verdict import Verdict
 from core.run.explanation import Pair
 from core.show.sheets import Line
 from core.show.sheets import differences as sheets
+from core.show.table import Table
 from core.wire.errors import WorkerError
 from core.wire.profile import middle_half
 from core.wire.profile_passes import passes_from_dict
@@ -553,3 +555,65 @@ def test_steady_passes_agree_on_everything() -> None:
     assert set(STEADY) == {1.0}
     assert row(differ(), "Conv").clear
     assert not row(differ(), "MatMul").clear
+
+
+# --- two versions
+
+
+def versions(found: Difference) -> Difference:
+    return replace(found, versions=("ONNX Runtime 1.26.0", "ONNX Runtime 1.32.0"))
+
+
+def test_what_one_version_fuses_is_counted_with_its_time_and_share() -> None:
+    found = differ(of=end())
+    (one,) = found.fusions
+    assert (one.baseline, one.candidate, one.fuses) == (("Conv", "Relu"), ("FusedConv",), "candidate")
+    assert (one.groups, one.model_nodes, us(one.baseline_s), us(one.candidate_s)) == (1, 2, 450, 200)
+    assert found.share(one) == pytest.approx(250 / 375)
+    assert "1.32.0 fuses Conv, Relu into FusedConv once: 67 % of the speed-up." in sentence(versions(found))
+    assert "fuses" not in sentence(found)  # both sides ran in one runtime
+
+
+def test_equal_fusions_are_one_line_and_the_other_side_may_make_them() -> None:
+    ran = [node("a", "Sub", 50), node("b", "Pow", 50), node("c", "Sub", 50), node("d", "Pow", 50)]
+    norms = [node("n1", "LayerNormalization", 20), node("n2", "LayerNormalization", 20)]
+    model = [(one["name"], one["op_type"]) for one in ran]
+    one = side(norms, model=model, covers={"n1": ["a", "b"], "n2": ["c", "d"]})
+    found = differ(one, side(ran, model=model), end(40, 200))
+    (fusion,) = found.fusions
+    assert (fusion.fuses, fusion.groups, fusion.model_nodes, us(fusion.difference_s)) == (
+        "baseline",
+        2,
+        4,
+        160,
+    )
+    said = sentence(versions(found))
+    assert "1.26.0 fuses Pow, Sub into LayerNormalization 2 times: 100 % of the slowdown." in said
+
+
+def test_a_fusion_within_the_scatter_is_no_reason() -> None:
+    before = [
+        node("a", "Sub", 50, shape=WIGGLE),
+        node("b", "Pow", 50, shape=WIGGLE),
+        node("m", "MatMul", 400),
+    ]
+    after = [node("n", "Norm", 98), node("m", "MatMul", 100)]
+    model = [(one["name"], one["op_type"]) for one in before]
+    found = differ(
+        side(before, model=model), side(after, model=model, covers={"n": ["a", "b"]}), end(500, 198)
+    )
+    assert [one.clear for one in found.fusions] == [False]
+    assert "fuses" not in sentence(versions(found))
+
+
+def test_the_table_of_fusions_stands_where_the_versions_differ() -> None:
+    found = versions(differ(of=end()))
+    of = Pair(baseline=trial(id="a" * 16), candidate=trial(id="b" * 16))
+
+    def fused_operators(one: Difference) -> list[list[Any]]:
+        tables = [part for part in sheets.explained(of, one, top=3).parts if isinstance(part, Table)]
+        return [table.rows for table in tables if "operators of the baseline" in table.columns[0].name]
+
+    ((row,),) = fused_operators(found)
+    assert (row[0], row[1], row[2]) == ("Conv, Relu", "FusedConv", 1)
+    assert not fused_operators(differ(of=end()))

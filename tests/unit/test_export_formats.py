@@ -165,6 +165,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "timeout_s": {"protocol": {"timeout_s": 77}},
     "cpus": {"protocol": {"cpus": "0"}},
 }
+OPENVINO_VALUES: dict[str, Any] = {
+    "device": "AUTO",
+    "NUM_STREAMS": 2,
+    "INFERENCE_NUM_THREADS": 3,
+    "properties": {"MODEL_PRIORITY": "HIGH"},
+}
 ENTRY_VALUES: dict[str, Any] = {
     "session.intra_op_thread_affinities": "1",
     "memory.enable_memory_arena_shrinkage": "cpu:0",
@@ -177,6 +183,11 @@ def sample(name: str) -> dict[str, Any]:
         number = {"bool": str(int(not trial_setting.default)), "int": "4"}.get(trial_setting.kind)
         threads = {"intra_op_num_threads": 2} if name.endswith("affinities") else {}
         return {"session": {part: {name: number or ENTRY_VALUES[name]}, **threads}}
+    if trial_setting.target == "openvino":
+        value = OPENVINO_VALUES.get(trial_setting.field)
+        if value is None:
+            value = trial_setting.choices[-1] if trial_setting.choices else not trial_setting.default
+        return {"engine": "openvino", "openvino": {trial_setting.field: value}}
     return SAMPLES[name]
 
 
@@ -208,7 +219,8 @@ def is_not_lost_in_silence(model: Path, emitter: str, name: str, plain: str) -> 
         next(one.default for one in SETTINGS if one.name == name),
     ), "a sample"
     if (refused := refusal(emitter, what)) is not None:
-        assert name in ("engine", "precision", "keep_io_types") or "OpenVINO" in refused
+        of_engine = name == "engine" or name.startswith("openvino.")
+        assert of_engine or name in ("precision", "keep_io_types") or "OpenVINO" in refused
         return
     text = write(emitter, what)
     entries = ("session_config_entries", "run_config_entries")

@@ -228,6 +228,13 @@ def test_events_outside_every_run_are_counted_and_left_out(tmp_path: Path) -> No
     assert ([one.name for one in profile.nodes], profile.ignored_events) == (["mm"], 2)
 
 
+def test_the_fences_that_older_versions_write_beside_a_node_are_no_nodes(tmp_path: Path) -> None:
+    call = node("mm", 11, 5)
+    fences = [{**call, "name": f"mm_fence_{place}", "dur": 0} for place in ("before", "after")]
+    profile = parse(tmp_path, [fences[0], call, fences[1], run(10, 20)])
+    assert ([one.name for one in profile.nodes], profile.ignored_events) == (["mm"], 0)
+
+
 def test_a_node_in_the_last_microsecond_belongs_to_its_run_and_one_in_the_next_run_does_not(
     tmp_path: Path,
 ) -> None:

@@ -29,6 +29,7 @@ from core.spec import (
     settings,
     spec_from_dict,
 )
+from core.spec.openvino import OpenVinoSpec
 from core.spec.settings import ENTRIES, SETTINGS, check_config_entry, is_whole_number, trial_setting
 from core.spec.settings.config_entries import (
     INTEGER_CONFIG_ENTRIES,
@@ -40,7 +41,13 @@ from core.spec.settings.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTION
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 
-SECTIONS = {"session": SessionSpec, "workload": WorkloadSpec, "protocol": ProtocolSpec, "model": ModelRef}
+SECTIONS = {
+    "session": SessionSpec,
+    "workload": WorkloadSpec,
+    "protocol": ProtocolSpec,
+    "model": ModelRef,
+    "openvino": OpenVinoSpec,
+}
 IDENTITY = {"path", "sha256"}  # which model, not how it is run
 
 
@@ -71,6 +78,8 @@ def test_every_setting_can_be_asked_for_and_read_back(setting: settings.TrialSet
     if setting.name == "session.intra_op_thread_affinities":
         part["intra_op_num_threads"] = 4
     asked_for = part if setting.target == "trial" else {section_of(setting): part}
+    if setting.target == "openvino":
+        asked_for["engine"] = "openvino"
     one = spec_from_dict({"model": {"path": "m.onnx"}, **asked_for} | model_of(setting, part))
     assert requested_value(one, setting.name) == value
     assert effective(one, setting.name) == value
@@ -101,6 +110,8 @@ def sample(setting: settings.TrialSetting) -> tuple[Any, Any]:
         "image_std": ((0.5,), [0.5]),
         "cpus": ("0-3,6", "0-3,6"),
         "runtime": ("ort130", "ort130"),
+        "openvino.device": ("AUTO", "AUTO"),
+        "openvino.properties": ({"MODEL_PRIORITY": "HIGH"}, {"MODEL_PRIORITY": "HIGH"}),
     }
     if setting.name in special:
         return special[setting.name]
@@ -136,7 +147,7 @@ def test_every_row_is_complete(setting: settings.TrialSetting) -> None:
         assert setting.low is not None
         assert setting.high is not None
         counts = setting.name.endswith(".spin_duration_us")  # unset, ONNX Runtime counts loops, not time
-        assert setting.default is not None or setting.target == "protocol" or counts
+        assert setting.default is not None or setting.target in ("protocol", "openvino") or counts
         if setting.default is not None:
             assert isinstance(setting.default, int if setting.kind == "int" else float)
             assert setting.low <= setting.default <= setting.high

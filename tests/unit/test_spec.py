@@ -415,19 +415,20 @@ def test_numbers_and_booleans_are_accepted_as_option_text() -> None:
 @pytest.mark.parametrize("setting", [k for k in SETTINGS if k.low is not None], ids=lambda k: k.name)
 def test_every_range_of_the_table_is_enforced(setting: Any) -> None:
     section = "session" if setting.target in ("attribute", *ENTRIES) else setting.target
+    engine = {"engine": "openvino"} if setting.target == "openvino" else {}
     for value in (setting.low - 1, setting.high + 1):
-        part: dict[str, Any] = {setting.name: value}
+        part: dict[str, Any] = {setting.field: value}
         if setting.target in ENTRIES:
             part = {ENTRIES[setting.target]: {setting.name: str(value)}}
-        error = refusal({section: part})
+        error = refusal({section: part, **engine})
         assert (setting.label or setting.name) in error.message
         assert f"`{setting.name}`" in error.hint
         assert f"got {value:,}." in error.message
     for value in (setting.low, setting.high):
-        part = {setting.name: value}
+        part = {setting.field: value}
         if setting.target in ENTRIES:
             part = {ENTRIES[setting.target]: {setting.name: str(value)}}
-        assert effective(spec(**{section: part}), setting.name) == value
+        assert effective(spec(**{section: part, **engine}), setting.name) == value
 
 
 @pytest.mark.parametrize("size", [-1, 2**31])

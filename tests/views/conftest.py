@@ -23,6 +23,7 @@ from core.process.job_worker import run_job
 from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models
+from core.wire.runtime import OWN
 from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
 from dashboard import session_jobs, state
 from tests import tiny_models
@@ -87,7 +88,7 @@ def home(
     # No process has the trials that tests invent: a page that checks every few seconds would end them.
     monkeypatch.setattr(state, "settled", lambda store: None)
     st.cache_resource.clear()
-    state.scheduler()._environment = machine
+    state.scheduler()._environments[OWN] = machine
     yield path
     state.close()
     st.cache_resource.clear()

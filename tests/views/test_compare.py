@@ -23,6 +23,7 @@ from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
+from core.wire.runtime import OWN
 from dashboard import state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
@@ -136,7 +137,7 @@ def test_what_cannot_load_is_marked_before_the_comparison(
 ) -> None:
     lost = {"name": "CUDAExecutionProvider", "loadable": False, "reason": "There is no GPU.", "remedy": ""}
     others = [one for one in machine["providers"] if one["name"] != lost["name"]]
-    monkeypatch.setattr(state.scheduler(), "_environment", {**machine, "providers": [lost, *others]})
+    monkeypatch.setitem(state.scheduler()._environments, OWN, {**machine, "providers": [lost, *others]})
     at = click(open_page("compare", model=mlp), "compare.add.preset.gpu-server")
     assert lines(at, "CUDA", lost["reason"])
     assert at.button(key="compare.run").disabled

@@ -15,6 +15,7 @@ from core.run.job import Status
 from core.show import verdict
 from core.show.sheets import models_and_machines
 from core.wire.errors import WorkerError
+from core.wire.runtime import OWN
 from dashboard import session_jobs, state
 from dashboard.charts import machine_charts
 from tests import builders
@@ -94,7 +95,7 @@ def test_threads_that_may_not_run_are_said(
     open_page: Open, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = machine["cpu"] | {"ort_default_threads": 16, "physical": 16, "usable": 2, "quota": 2.0}
-    monkeypatch.setattr(state.scheduler(), "_environment", machine | {"cpu": cpu})
+    monkeypatch.setitem(state.scheduler()._environments, OWN, machine | {"cpu": cpu})
     at = open_page("machine")
     [advice] = [one.value for one in at.warning if one.icon == ":material/account_tree:"]
     assert numbers(advice)[:2] == [16, 2]

@@ -22,17 +22,19 @@ from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict
 from core.show.setting_chips import chips
 from core.show.verdict import in_words
+from core.spec import belongs
 from core.spec.presets import PRESETS
 from core.spec.settings import SETTINGS, trial_setting
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
+from core.wire.engines import DEFAULT
 from core.wire.errors import SpecError, record_from_error
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.wire.variables import ALLOW_LIBRARIES
 from core.worker.session.ort_errors import provider_error
 from dashboard import demo, fields, format, state
-from tests import builders, tiny_models
+from tests import builders, other_runtimes, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
 from tests.views.page import (
@@ -143,14 +145,15 @@ def dropped(at: AppTest, files: list[Path]) -> AppTest:
 
 
 def test_every_setting_of_the_table_is_on_the_page_with_its_help(
-    open_page: Open, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path))  # else there is nothing to choose libraries from
+    other_runtimes.add(home, "same")  # else there is no runtime to choose
     at = open_page(model=mlp)
     unfolded(at).get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
     apart = {"dims", "feed_values"}  # by dimension, and by input
     for setting in SETTINGS:
-        if setting.name not in apart:
+        if setting.name not in apart and belongs(setting.name, DEFAULT):
             drawn = at.get_by_key(fields.key(setting.name))
             assert f"`{setting.field}`" in drawn.proto.help, setting.name
             assert setting.help.split(".")[0] in drawn.proto.help, setting.name

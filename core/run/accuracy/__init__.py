@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.process import runtimes
+from core.process.engine_packages import installed
 from core.process.job_worker import Run
 from core.run.accuracy.accuracy_metrics import (
     DELTA,
@@ -32,8 +34,9 @@ from core.run.accuracy.accuracy_metrics import (
     scores_of,
     summary,
 )
-from core.run.plan import feed_plan, session_plan
+from core.run.plan import feed_plan, openvino_plan, session_plan
 from core.run.preparation import Resolved, describe, inspect_model, prepare_trial, resolve_trial
+from core.run.runtime_check import check_runtime, require_package
 from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -41,6 +44,7 @@ from core.store import Accuracy, Store
 from core.wire import engines
 from core.wire.errors import SpecError
 from core.wire.files import MOST_LIST_BYTES, open_regular
+from core.wire.runtime import OWN, runtime
 
 __all__ = [
     "DELTA",
@@ -105,7 +109,7 @@ def measure_accuracy(
     plan, notes = _plan(asked, resolved, store, run)
     one = secrets.token_hex(8)
     plan["scores_path"] = str(store.scores_path(one))
-    reply = run(wire.ACCURACY, plan, timeout_s=TIMEOUT_S)
+    reply = run(wire.ACCURACY, plan, timeout_s=TIMEOUT_S, runtime=resolved.spec.runtime)
     reply["notes"] = [*reply["notes"], *notes, *unknown]
     if calibrated is not None:
         reply["calibration"] = calibration_rows(reply["scores_path"], calibrated)
@@ -142,7 +146,16 @@ def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
     if resolved is None:
         return
     info = resolved.record.info
-    feed_plan(_dataset_workload(spec.workload, info, live=_quantizes_at_run_time(info)), info)
+    workload = _dataset_workload(spec.workload, info, live=_quantizes_at_run_time(info))
+    feed_plan(workload, info)
+    _check_runtime(resolved, workload, asked, run)
+
+
+def _check_runtime(resolved: Resolved, workload: WorkloadSpec, asked: DatasetSpec, run: Run) -> None:
+    spec = resolved.spec.model_copy(update={"workload": workload})
+    check_runtime(spec, resolved.record.info, run)
+    if dataset_plan(asked)["kind"] != "npz":
+        require_package(spec.runtime, "PIL", "pillow", run, needs="reading images")
 
 
 def known_accuracy(
@@ -223,6 +236,7 @@ def _plan(
     info = resolved.record.info
     live = _quantizes_at_run_time(info)
     workload = _dataset_workload(resolved.spec.workload, info, live=live)
+    _check_runtime(resolved, workload, asked, run)
     path, copied = resolved.record.path, list[str]()
     if resolved.spec.model.precision == "fp16":
         prepared = prepare_trial(resolved, store, run)
@@ -239,6 +253,8 @@ def _plan(
         "dataset": dataset,
         "scores_path": "",
     }
+    if (own := openvino_plan(resolved.spec)) is not None:
+        plan["engine"], plan["openvino"] = resolved.spec.engine, own
     notes = [BATCH_NOTE.format(rows=feeds["batch_size"])] if live else []
     return plan, [*notes, *(f"fp16 copy: {note}" for note in copied)]
 
@@ -258,7 +274,11 @@ def _dataset_workload(workload: WorkloadSpec, info: wire.ModelInfo, *, live: boo
 
 
 def key_of(spec: TrialSpec, model_sha256: str) -> str:
-    """Return a hash of all that determines the scores: model, precision, session, batch, current data."""
+    """Return a hash of all that determines the scores: model, session, batch, runtime, current data.
+
+    Raises:
+        SpecError: no dataset, or no such runtime.
+    """
     dataset = _dataset_of(spec)
     plan = dataset_plan(dataset)
     request = {
@@ -268,6 +288,11 @@ def key_of(spec: TrialSpec, model_sha256: str) -> str:
         "dataset": [plan, dataset.output],
         "files": _stamp(plan),
     }
+    if spec.engine != engines.DEFAULT:
+        versions = installed(spec.engine) if spec.runtime == OWN else {}
+        request["engine"] = [spec.engine, spec.openvino.model_dump(exclude_defaults=True), versions]
+    if spec.runtime != OWN:
+        request["runtime"] = spec.runtime if runtime(spec.runtime).sha256 else runtimes.pinned(spec.runtime)
     if values := spec.workload.feed_values:
         request["values"] = [values, spec.workload.seed]
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

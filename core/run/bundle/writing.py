@@ -207,7 +207,7 @@ def _recorded(store: Store, spec: TrialSpec, run: Run, kept: Mapping[str, Path])
     try:
         with scratch.folder() as folder:
             asked: wire.SamplesPlan = {"plan": plan, "folder": str(folder), "most_bytes": MOST_SAMPLE_BYTES}
-            reply = run(wire.SAMPLES, asked, timeout_s=float(spec.protocol.timeout_s))
+            reply = run(wire.SAMPLES, asked, timeout_s=float(spec.protocol.timeout_s), runtime=spec.runtime)
             if not reply["refusal"]:
                 for name, path in kept.items():
                     _keep(folder / PurePosixPath(name).name, path)

@@ -26,6 +26,7 @@ CONNECT_S = 10.0
 START_S = 30.0
 RETRY_S = 2.0  # between two attempts to reach the scheduler
 END_S = 30.0  # for the questions of a stopped host
+LINGER_S = 5.0  # a stopped host still serves the answers of its questions
 Say = Callable[[str], None]
 
 _WORKER = {
@@ -86,6 +87,9 @@ async def serve_host(
                 say(f"Host {name}: connected to {where}")
                 reached = True
                 await _first(stop.wait(), worker.finished())
+                ended = await asyncio.to_thread(on_host.end_all, END_S) if stop.is_set() else []
+                if ended:
+                    await asyncio.sleep(LINGER_S)
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             if reached:
                 say(f"Host {name}: {_why(error, name, where)}. Trying again.")

@@ -312,12 +312,13 @@ def forget_old() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_all(timeout_s: float) -> None:
-    """Cancel all questions of this host, and return when they have ended, at the latest after `timeout_s`."""
+def end_all(timeout_s: float) -> list[str]:
+    """Cancel all questions of this host, wait at most `timeout_s` for their ends, and return their keys."""
     keys, until = running(), time.monotonic() + timeout_s
     _cancel(keys)
     while set(running()) & set(keys) and time.monotonic() < until:
         time.sleep(0.1)
+    return keys
 
 
 async def piece(key: str, name: str, offset: int) -> dict[str, Any]:

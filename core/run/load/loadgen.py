@@ -16,10 +16,12 @@ from core.evidence.load.loadgen_result import LABEL, LoadGenResult, sentence, ve
 from core.process.job_worker import Run
 from core.run.plan import contestant_plan
 from core.run.preparation import prepare_trial, resolve_trial
+from core.run.runtime_check import require_package
 from core.spec import TrialSpec
 from core.store import Store
 from core.wire import engines
 from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.runtime import OWN
 from core.wire.units import visible
 
 SCENARIOS: tuple[str, ...] = get_args(wire.LoadGenScenario)
@@ -123,7 +125,12 @@ def run_loadgen(plan: wire.LoadGenPlan, run: Run) -> wire.LoadGenReply:
         Cancelled: the user stopped it.
         TunerError: what the session or an inference raises.
     """
-    return run(wire.LOADGEN, plan, timeout_s=START_S + plan["timeout_s"])
+    return run(
+        wire.LOADGEN,
+        plan,
+        timeout_s=START_S + plan["timeout_s"],
+        runtime=plan["plan"].get("runtime", OWN),
+    )
 
 
 def cross_check(spec: TrialSpec, tests: Sequence[LoadGenTest], *, store: Store, run: Run) -> LoadGenResult:
@@ -139,6 +146,9 @@ def cross_check(spec: TrialSpec, tests: Sequence[LoadGenTest], *, store: Store, 
         TunerError: as for `resolve_trial`, `prepare_trial`, `loadgen_plan` and `run_loadgen`.
     """
     engines.require(spec.engine, "settings", of=ONLY)
+    require_package(
+        spec.runtime, "mlperf_loadgen", "mlcommons-loadgen", run, needs="the cross-check with LoadGen"
+    )
     resolved = resolve_trial(spec, store, run)
     prepared = prepare_trial(resolved, store, run)
     plan = contestant_plan(

@@ -21,13 +21,22 @@ from core import wire
 from core.evidence.evaluations import evaluation_from_dict
 from core.evidence.measurement import Trial
 from core.evidence.result_types import SearchCosts
+from core.process import runtimes
 from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.preparation import Resolved, check_before, resolve_trial
 from core.run.search.plan import FIXED_S, screening_share, sought
 from core.run.search.running import search_job_work
-from core.run.search.search_space import exclusion_words, models_of, place_of, space_of
+from core.run.search.search_space import (
+    axes_of,
+    exclusion_words,
+    models_of,
+    place_of,
+    space_of,
+    unknown_to,
+    unknown_words,
+)
 from core.run.search.search_state import Prepared
 from core.run.search.stored import answer_of
 from core.run.search.time_needed import (
@@ -39,6 +48,7 @@ from core.run.search.time_needed import (
     too_short,
 )
 from core.spec import TrialSpec, spec_from_dict
+from core.spec.axes import RUNTIME
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
 from core.spec.space import Choice, reference
 from core.store import Store, StudyRecord
@@ -85,6 +95,7 @@ def prepare(
             budget is too short for a confirmation.
     """
     _check_answerable(spec, question)
+    question = _with_pinned_runtimes(question)
     check_before(spec, store, run)
     resolved = resolve_trial(spec, store, run)
     _check_batch(question, resolved)
@@ -99,7 +110,7 @@ def prepare(
         owner=owner,
         fingerprint=machine["fingerprint"] if machine is not None else "",
     )
-    prepared = _prepared(record, question, resolved, store, machine)
+    prepared = _prepared(record, question, resolved, store, machine, run)
     if question.warm_start:
         prepared = _with_earlier(prepared, store)
     return _in_time(prepared, store)
@@ -129,7 +140,7 @@ def continue_search(
 
     Raises:
         StoreError: no such search, or it is running.
-        SpecError: it was made on another machine, or its model has changed.
+        SpecError: it was made on another machine, or its model or a runtime has changed.
         BudgetError: the time budget is too short for a confirmation.
     """
     record = store.study(study_id)
@@ -143,7 +154,7 @@ def continue_search(
             f"The search `{record.id}` was made on another machine or with other libraries.",
             hint="Start a new search. Its warm start evaluates the best configurations of this one first.",
         )
-    asked = question_from_dict({**record.question, **(question or {})})
+    asked = _with_pinned_runtimes(question_from_dict({**record.question, **(question or {})}))
     left_s = asked.budget_s - record.wall_s
     more_s = budget_s or (math.ceil(left_s) if record.state != "COMPLETE" and left_s >= 5 else asked.budget_s)
     asked = asked.model_copy(update={"budget_s": more_s})
@@ -174,7 +185,7 @@ def continue_search(
             answer=None,
             error=None,
         )
-    prepared = _prepared(record, asked, resolved, store, machine)
+    prepared = _prepared(record, asked, resolved, store, machine, run)
     return _in_time(replace(prepared, notes=[*notes, *prepared.notes]), store)
 
 
@@ -184,15 +195,18 @@ def _prepared(
     resolved: Resolved,
     store: Store,
     machine: wire.Environment | None,
+    run: Run,
 ) -> Prepared:
     models = models_of(store, resolved.record, question)
-    found = space_of(resolved.spec, question, place_of(machine, resolved, question), models)
+    place, unknown = place_of(machine, resolved, question), unknown_to(resolved.spec, run)
+    axes = axes_of(resolved.spec, question, place, models)
+    found = space_of(resolved.spec, question, place, models, unknown=unknown)
     return Prepared(
         record=record,
         question=question,
         resolved=resolved,
         space=found,
-        notes=exclusion_words(models, found),
+        notes=[*unknown_words(resolved.spec, axes, unknown), *exclusion_words(models, found)],
         threads=1 if machine is None else machine["cpu"]["ort_default_threads"],
         models=models,
     )
@@ -300,6 +314,19 @@ def search_provenance(store: Store, trial: Trial) -> dict[str, Any] | None:
 # --- checks -------------------------------------------------------------------------------------------------
 
 
+def _with_pinned_runtimes(question: Question) -> Question:
+    """Return a question whose varied runtimes have the hashes of their present content.
+
+    Raises:
+        SpecError: there is no such runtime, or its content has another hash.
+    """
+    found: dict[str, Any] = {"runtimes": tuple(runtimes.pinned(one) for one in question.runtimes)}
+    if (varied := question.vary.get(RUNTIME)) is not None:
+        values = [None if one is None else runtimes.pinned(str(one)) for one in varied]
+        found["vary"] = {**question.vary, RUNTIME: values}
+    return question.model_copy(update=found)
+
+
 def _check_answerable(spec: TrialSpec, question: Question) -> None:
     if question.accuracy and spec.dataset is None:
         raise SpecError("A constraint on accuracy needs labelled data.", hint="Add a data file.")
@@ -325,7 +352,8 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
     priors: dict[Choice, tuple[float, float]] = {}
     notes: list[str] = []
     for study in store.studies(model_sha256=record.model_sha256, limit=EARLIER):
-        here = bool(record.fingerprint) and study.fingerprint == record.fingerprint
+        on_this = bool(record.fingerprint) and study.fingerprint == record.fingerprint
+        here = on_this and study.spec.get(RUNTIME) == record.spec.get(RUNTIME)
         seen = []
         for data in study.tried:
             one = evaluation_from_dict(data)
@@ -339,7 +367,10 @@ def _with_earlier(prepared: Prepared, store: Store) -> Prepared:
             if len(hints) < MOST_HINTS and any(choice):
                 hints[choice] = None
         if seen:
-            where = "on this machine" if here else "on another machine (its ratios are only a hint)"
+            where = (
+                f"{'in another runtime' if on_this else 'on another machine'} (its ratios are only a hint)"
+            )
+            where = "on this machine" if here else where
             notes.append(
                 f"Search {study.id} of this model {where} suggested the first configurations. All were "
                 "measured again."

@@ -22,6 +22,7 @@ from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
+from core.run.preparation import environment_of
 from core.run.search import answer as answers
 from core.run.search import progress, strategies, under_load
 from core.run.search.accuracy_limits import accuracy_for_limits
@@ -34,7 +35,14 @@ from core.run.search.plan import (
     ranked_candidates,
     screening_share,
 )
-from core.run.search.search_space import exclusion_words, make_variants, models_of, place_of, space_of
+from core.run.search.search_space import (
+    exclusion_words,
+    make_variants,
+    models_of,
+    place_of,
+    space_of,
+    unknown_to,
+)
 from core.run.search.search_state import CONTROL, Prepared, SearchState, contrasts_with_default
 from core.run.search.time_needed import (
     LAUNCHES,
@@ -377,8 +385,9 @@ def _with_variants(prepared: Prepared, service: Service) -> Prepared:
         return prepared
     notes = make_variants(service.store, resolved.record, resolved.spec, service)
     models = models_of(service.store, resolved.record, question)
-    place = place_of(service.environment(), resolved, question)
-    found = space_of(resolved.spec, question, place, models)
+    place = place_of(environment_of(service.environment, resolved.spec.runtime), resolved, question)
+    unknown = unknown_to(resolved.spec, service.run)
+    found = space_of(resolved.spec, question, place, models, unknown=unknown)
     before = exclusion_words(prepared.models, prepared.space)
     kept = [one for one in prepared.notes if one not in before]
     return replace(

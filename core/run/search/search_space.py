@@ -5,17 +5,19 @@ Existing variants are included. If the question requests it, others are created 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core import wire
-from core.process.job_worker import Progress
+from core.process.job_worker import Progress, Run
 from core.run.job import Service
 from core.run.preparation import Resolved
+from core.run.runtime_check import capabilities
 from core.run.variants import creation_check, family, make_chain, steps_of, variant_of
-from core.spec import ModelRef, TrialSpec
+from core.spec import ModelRef, TrialSpec, is_provider_option
+from core.spec.axes import RUNTIME
 from core.spec.question import Question
-from core.spec.settings import Place
+from core.spec.settings import Place, Value, short, trial_setting
 from core.spec.space import (
     MODEL,
     STREAM_TYPE,
@@ -32,7 +34,9 @@ from core.spec.space import (
 )
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
-from core.wire.errors import Cancelled, SpecError, TunerError, nearest
+from core.wire import engines
+from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, nearest
+from core.wire.runtime import OWN, runtime
 
 CPU = "CPUExecutionProvider"
 MADE = ("simplify", "fuse", "fp16", "int8_dynamic")  # steps that need nothing but the model
@@ -150,6 +154,8 @@ def place_of(machine: wire.Environment | None, resolved: Resolved, question: Que
         streams=question.streams,
         any_batch=question.per_row and batch and resolved.spec.workload.feeds == "random",
         memory="peak_rss" in question.metrics,
+        runtimes=question.runtimes,
+        devices=tuple(machine.get("openvino_devices", ())) if machine is not None else (),
     )
 
 
@@ -160,6 +166,8 @@ def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -
         SpecError: an unknown setting or value.
     """
     vary = {name: values for name, values in question.vary.items() if name != MODEL}
+    if vary and question.runtimes:
+        vary.setdefault(RUNTIME, list(question.runtimes))
     _check_streams(base, question, vary)
     found = axes_from_user(base, vary) if question.vary else search_axes(base, place)
     return [*found, *([models.axis] if models.axis is not None else [])]
@@ -179,14 +187,59 @@ def _check_streams(base: TrialSpec, question: Question, vary: Mapping[str, Seque
     )
 
 
-def space_of(base: TrialSpec, question: Question, place: Place, models: Models) -> Space:
+def unknown_to(spec: TrialSpec, run: Run) -> Sequence[str]:
+    """Return settings and values (`NAME VALUE`) that the runtime of a spec does not know.
+
+    Raises:
+        SpecError: there is no such runtime, or it cannot load ONNX Runtime.
+    """
+    if spec.runtime == OWN or spec.engine != engines.DEFAULT:
+        return ()
+    try:
+        return capabilities(spec.runtime, run)["unknown"]
+    except WorkerError:  # the search shows it
+        return ()
+
+
+def known_axes(axes: Sequence[Axis], unknown: Collection[str]) -> list[Axis]:
+    """Return axes without the settings and values that a runtime does not know; the start's values stay."""
+    return [Axis(name=one.name, values=tuple(_known_values(one, unknown))) for one in axes]
+
+
+def _known_values(one: Axis, unknown: Collection[str]) -> list[Value | None]:
+    is_setting = one.name != MODEL and not is_provider_option(one.name)
+    field = trial_setting(one.name).field if is_setting else one.name
+    first, *others = one.values
+    return [first, *(value for value in others if not {field, f"{field} {value}"} & {*unknown})]
+
+
+def unknown_words(spec: TrialSpec, axes: Sequence[Axis], unknown: Collection[str]) -> list[str]:
+    """Return the note on settings that do not vary because the runtime does not know them; empty: none."""
+    kept = known_axes(axes, unknown)
+    gone = [short(one.name) for one, left in zip(axes, kept, strict=True) if one.values != left.values]
+    if not gone:
+        return []
+    name = runtime(spec.runtime).name
+    return [f"The runtime `{name}` does not know all values of these settings: {', '.join(gone)}."]
+
+
+def space_of(
+    base: TrialSpec, question: Question, place: Place, models: Models, *, unknown: Collection[str] = ()
+) -> Space:
     """Return the space of a question.
+
+    Args:
+        base: the start.
+        question: what is asked.
+        place: the machine and the model.
+        models: the variants of the model.
+        unknown: see `unknown_to`; they do not vary.
 
     Raises:
         SpecError: nothing is left to vary, an unknown value, or too many configurations.
     """
     axes = [one for one in axes_of(base, question, place, models) if one.name not in question.fix]
-    axes = without(axes, question.without)
+    axes = without(known_axes(axes, unknown), question.without)
     check_any_varies(axes)
     unvaried: tuple[str, ...] = ()
     if not question.vary:

@@ -14,6 +14,7 @@ from core import __version__
 from core.evidence.measurement import Trial, model_text
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.show.export.unsupported import SettingTracker
+from core.show.runtime_text import runtime_text
 from core.wire.errors import SpecError
 from core.wire.output_check import OUTPUTS_DIFFER, breach, different_outputs_words, not_judged_reason
 
@@ -48,6 +49,12 @@ def model_lines(result: Mapping[str, Any] | None) -> list[str]:
     """Return lines on the model."""
     told = model_text(result)
     return [f"# MODEL: {told!r}"] if told else []
+
+
+def runtime_lines(trial: Trial) -> list[str]:
+    """Return a line on the runtime, if it is not ORTune's own."""
+    told = runtime_text(trial)
+    return [f"# RUNTIME: {told!r}"] if told else []
 
 
 def caution(trial: Trial) -> str:
@@ -118,6 +125,7 @@ def head(trial: Trial, accepted: str, tracker: SettingTracker, *notes: str, mark
     lines = [
         f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
         *model_lines(trial.result),
+        *runtime_lines(trial),
         *caution_lines(trial),
         *tolerance_lines(trial, accepted),
         *(f"# {note}" for note in notes),

@@ -69,6 +69,7 @@ def export_yaml(
     lines = [
         f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
         *header.model_lines({"model": model} if model else trial.result),
+        *header.runtime_lines(trial),
         *header.fallback_lines(trial),
         *header.caution_lines(trial),
         *header.tolerance_lines(trial, accepted),
@@ -97,15 +98,28 @@ def export_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
     document = {"schema": SCHEMA, **{name: part for name, part in data.items() if part}}
     if measured := _in_short(trial):
         document["measured"] = measured | ({"accepted_breach": accepted} if accepted else {})
+    if "runtime" in data and (libraries := _libraries_of_runtime(trial)):
+        document["environment"] = libraries
     p50 = f" {_p50(trial)}" if trial.p50_s is not None else ""
     lines = [
         f"# ORTune {__version__}, trial {trial.id}.{p50}",
         *header.model_lines({"model": source.facts} if source.facts else trial.result),
+        *header.runtime_lines(trial),
         *header.fallback_lines(trial),
         *header.caution_lines(trial),
         *header.tolerance_lines(trial, accepted),
     ]
     return "\n".join([*lines, dump_yaml(document)])
+
+
+def _libraries_of_runtime(trial: Trial) -> dict[str, Any]:
+    """Return what another machine needs to create the runtime: the versions of Python and its libraries."""
+    machine: Mapping[str, Any] = trial.facts.get("environment") or {}
+    names = ("onnxruntime", "openvino", "numpy")
+    found = {
+        name: version for name, version in machine.get("libraries", {}).items() if name.startswith(names)
+    }
+    return {"python": machine["python"], "libraries": found} if found else {}
 
 
 def _p50(trial: Trial) -> str:

@@ -11,6 +11,8 @@ from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.quality import quality, quality_of_search
 from core.evidence.roofline import peaks_of
+from core.evidence.upgrade import headline as upgrade_headline
+from core.evidence.upgrade import intervals_text
 from core.evidence.verdict import Color, Grade, icon_and_color, is_rejected
 from core.run.best_point import rank_points
 from core.run.search import search_provenance
@@ -29,7 +31,9 @@ from core.show.report.subjects import (
     AboutSearch,
     AboutSweep,
     AboutTrial,
+    AboutUpgrade,
 )
+from core.show.runtime_text import runtime_text
 from core.show.setting_chips import changes_text
 from core.show.sheets import (
     Fact,
@@ -44,6 +48,7 @@ from core.show.sheets import (
     scorecards,
     searches,
     sweeps,
+    upgrades,
 )
 from core.show.sheets import trials as sheets
 from core.spec import yaml_from_spec
@@ -70,6 +75,10 @@ _LOAD_METHOD = (
     "measured service times. A run in which the harness adds more than 10 % of p50 is not a measurement.",
     "Bounds on the share of slow requests are one-sided, with 95 % confidence, from the spread between equal "
     "parts of a run, because requests that follow each other are dependent.",
+)
+_UPGRADE = (
+    "Each model has one comparison: the old and the new runtime run the same configuration in the same "
+    "rounds. Outputs are compared on equal inputs, with each other and with the unoptimized original model."
 )
 _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
@@ -98,6 +107,8 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
             found = _scorecard(about, price)
         case AboutDifference():
             found = _difference(about, store, price)
+        case AboutUpgrade():
+            found = _upgrade(about, store)
         case AboutFleet():
             found = fleets.report_parts(about.summary)
     return Report(**{**found, "recorded": recorded})
@@ -311,6 +322,41 @@ def _scorecard(about: AboutScorecard, price: Price | None) -> dict[str, Any]:
     }
 
 
+def _upgrade(about: AboutUpgrade, store: Store) -> dict[str, Any]:
+    sheet, said = upgrades.upgrade(about.record, about.rows), upgrade_headline(about.rows)
+    covered = intervals_text(about.rows)
+    trials = list(about.trials)
+    labels = {row.after.id: row.item.model for row in about.rows if row.after is not None}
+    return {
+        "kind": "Upgrade",
+        "id": about.record.id,
+        "title": about.record.title,
+        "measured_at": max((one.finished_at or one.created_at for one in trials), default=None),
+        "verdict": said,
+        "color": upgrades.overall_color(about.rows),
+        "support": [covered] if covered else [],
+        "rejected": "",
+        "result": [_section("Result", sheet, without=[said, covered])],
+        "method": [
+            Section(title="Method", parts=[Line(_ROUNDS), Line(_UPGRADE)]),
+            *_without_libraries(_machine(trials)),
+        ],
+        "caveats": [*_notes(sheet, without=[said]), *_caveats(trials, None)],
+        "files": _files([one for one in trials if one.id in labels], store, labels),
+        "tool_version": _version(*(one.facts for one in trials)),
+    }
+
+
+def _without_libraries(sections: Sequence[Section]) -> list[Section]:
+    """Return the facts of the machine without the libraries, which are those of one runtime only."""
+    return [
+        Section(
+            title=one.title, parts=[part for part in one.parts if getattr(part, "name", "") != "libraries"]
+        )
+        for one in sections
+    ]
+
+
 def _difference(about: AboutDifference, store: Store, price: Price | None) -> dict[str, Any]:
     of, found = about.pair, about.found
     sheet = differences.explained(of, found, top=TOP)
@@ -431,10 +477,14 @@ def _method(comparison: Comparison | None) -> list[Section]:
 
 
 def _machine(trials: Iterable[Trial]) -> list[Section]:
-    found: Any = next((one.facts["environment"] for one in trials if one.facts.get("environment")), None)
-    if not found:
+    """Return the machine with ORTune's own libraries where a trial ran in them, and the other runtimes."""
+    known = sorted((one for one in trials if one.facts.get("environment")), key=runtime_text)
+    if not known:
         return []
-    return [Section(title="Machine", parts=models_and_machines.machine_facts(found))]
+    found: Any = known[0].facts["environment"]
+    others = dict.fromkeys(text for one in known if (text := runtime_text(one)))
+    parts = [*models_and_machines.machine_facts(found), *(Fact("runtime", text) for text in others)]
+    return [Section(title="Machine", parts=parts)]
 
 
 def _cost(found: Sequence[cost.Named], price: Price | None) -> Section | None:

@@ -11,11 +11,13 @@ from core.evidence.fleet.summary import Summary
 from core.evidence.load.load_types import LoadResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference
+from core.evidence.upgrade import STUDY, UpgradeRecord, UpgradeRow
 from core.run import sweep
 from core.run.explanation import Pair, explained, pair
 from core.run.fleet.answers import summary as fleet_summary
 from core.run.scorecard import ScorecardRow, Subject, rows
 from core.run.sweep import Measured
+from core.run.upgrade import found_rows, upgrades
 from core.show.load_text import load_of
 from core.show.verdict import stored_comparison
 from core.spec import spec_from_dict
@@ -94,6 +96,15 @@ class AboutDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AboutUpgrade:
+    """Models in two versions of ONNX Runtime; `trials` are those of both runtimes."""
+
+    record: UpgradeRecord
+    rows: Sequence[UpgradeRow]
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AboutFleet:
     """A fleet run and what it says."""
 
@@ -108,6 +119,7 @@ About = (
     | AboutSweep
     | AboutScorecard
     | AboutDifference
+    | AboutUpgrade
     | AboutFleet
 )
 
@@ -117,8 +129,9 @@ def find(store: Store, refs: Sequence[str]) -> About:
 
     Args:
         store: to search.
-        refs: one: a trial, a comparison, a search, a fleet run, or the name of a sweep or of a scorecard, by
-            the first 6 or more characters of an ID; two: the baseline and the candidate of an explanation.
+        refs: one: a trial, a comparison, a search, an upgrade, a fleet run, or the name of a sweep or of a
+            scorecard, with the first 6 or more characters of an ID; two: the baseline and the candidate of an
+            explanation.
 
     Raises:
         SpecError: there is nothing to report yet, or there are too many references.
@@ -148,7 +161,7 @@ def find(store: Store, refs: Sequence[str]) -> About:
         )
     if not found:
         raise StoreError(
-            f"There is no trial, comparison, search, sweep, scorecard or fleet run `{ref[:80]}`.",
+            f"There is no trial, comparison, search, sweep, scorecard, upgrade or fleet run `{ref[:80]}`.",
             hint="Choose an ID that `history` lists, or that of a search.",
         )
     return found[0]
@@ -188,6 +201,12 @@ def _named(store: Store, ref: str) -> list[About]:
     return [about for name in names if (about := of_study(store, name)) is not None]
 
 
+def _upgrades(store: Store, ref: str) -> list[About]:
+    token = _TOKEN.fullmatch(ref.removeprefix(STUDY))
+    found = upgrades(store, token[1]) if token else []
+    return [of_upgrade(store, one) for one in found]
+
+
 def _fleets(store: Store, ref: str) -> list[About]:
     return [AboutFleet(summary=fleet_summary(ref, store))]
 
@@ -197,6 +216,7 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
     "comparison": _comparisons,
     "search": _searches,
     "study": _named,
+    "upgrade": _upgrades,
     "fleet run": _fleets,
 }
 
@@ -311,6 +331,13 @@ def of_card(store: Store, card: Sequence[ScorecardRow], name: str) -> AboutScore
     loads = {trial for row in card for trial in row.trials} - set(ids)
     tested = [one for one in store.trials(kind="load", limit=LISTED) if one.id in loads] if loads else []
     return AboutScorecard(name=name, rows=card, trials=[*_with_samples(store, list(ids)), *tested])
+
+
+def of_upgrade(store: Store, record: UpgradeRecord) -> AboutUpgrade:
+    """Return an upgrade with what its comparisons show."""
+    rows_of = found_rows(store, record)
+    both = [one for row in rows_of for one in (row.before, row.after) if one is not None]
+    return AboutUpgrade(record=record, rows=rows_of, trials=both)
 
 
 def _why(store: Store, baseline: str, candidate: str) -> AboutDifference:

@@ -8,11 +8,13 @@ from typing import Any
 from core.evidence.metrics.pairs import Verdict
 from core.evidence.verdict import Color
 from core.show import format
+from core.show.runtime_text import runtime_name
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Item, Table, Value, tabulate, texts
 from core.store import Accuracy
 from core.wire.errors import ErrorRecord
+from core.wire.runtime import OWN
 from core.wire.units import DASH, significant
 
 _ROWS = 20  # classes in the table
@@ -40,7 +42,7 @@ def accuracy_sheet(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
     shown = found["per_class"][:_ROWS]
     hidden = len(found["per_class"]) - len(shown)
     return Sheet(
-        f"{one.model_name} · {found['rows']:,} samples · {found['classes']} classes · accuracy {one.id}",
+        f"{_named(one)} · {found['rows']:,} samples · {found['classes']} classes · accuracy {one.id}",
         [
             Table(columns=texts("", "value", "95 % interval", "samples"), rows=rows),
             classes(shown),
@@ -57,13 +59,19 @@ def headline(
     errors: Sequence[ErrorRecord] = (),
 ) -> str:
     """Return the accuracy of each model with its interval, what the comparisons say, and the errors."""
-    found = [(one.model_name, summary["accuracy"]) for one, summary in measured]
+    found = [(_named(one), summary["accuracy"]) for one, summary in measured]
     texts = [
         f"{name}: {format.share(one['value'])}, {format.interval_share(one['low'], one['high'])}"
         for name, one in found
     ]
     said = [one["accuracy"]["text"] for one in compared]
     return "; ".join([*texts, *said, *(one["message"] for one in errors)]) or "nothing is measured yet"
+
+
+def _named(one: Accuracy) -> str:
+    """The model of an accuracy, with its runtime if that is not ORTune's own."""
+    name = runtime_name(one.spec)
+    return one.model_name if name == OWN else f"{one.model_name} ({name})"
 
 
 def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:

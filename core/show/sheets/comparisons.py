@@ -22,6 +22,7 @@ from core.show.comparison_text import (
     ranks,
     reference,
 )
+from core.show.runtime_text import any_other, name_and_versions
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.columns import (
     GRADE_HELP,
@@ -42,6 +43,7 @@ from core.show.verdict import in_words
 from core.spec import spec_from_dict
 from core.wire.errors import TunerError
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
+from core.wire.runtime import OWN
 
 
 def comparison_sheet(comparison: Comparison, trials: Sequence[Trial]) -> Sheet:
@@ -119,6 +121,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: verdict_text(comparison, one, by_id.get(one)),
         ),
         *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
+        *_runtime_columns(by_id),
         (Column("p50", "ms", per=per), time(lambda of: latency_of(of, "p50_s"))),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
@@ -155,7 +158,7 @@ def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
         *doubts_in_files(by_id.get),
         *other_metrics(result, but=("throughput", "cpu_s", "peak_rss")),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
-        drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
+        drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial", "runtime"),
         colors=[icon_and_color(found[one])[1] if one in found else None for one in order(comparison)],
     )
 
@@ -251,3 +254,19 @@ def against(comparison: Comparison) -> str:
         if one.trial != comparison.baseline and one.role != "anchor"
     ]
     return f"{', '.join(named) or 'nothing'} versus {labels(comparison)[comparison.baseline]}"
+
+
+def _runtime_columns(by_id: Mapping[str, Trial]) -> list[tuple[Column, Callable[[str], Value]]]:
+    """The runtime of each configuration, if one is not ORTune's own."""
+    if not any_other(by_id.values()):
+        return []
+    return [
+        (Column("runtime", help=_RUNTIME_HELP), lambda one: name_and_versions(by_id.get(one))),
+        (
+            Column("runtime", key="runtime", on="none"),
+            lambda one: by_id[one].spec.get("runtime", OWN) if one in by_id else "",
+        ),
+    ]
+
+
+_RUNTIME_HELP = "Environment in which the configuration ran, with its version of ONNX Runtime."

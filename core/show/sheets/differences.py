@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from core.evidence.fusion_difference import operators_text
 from core.evidence.node_matching import Group, GroupNode
 from core.evidence.profile_difference import Difference, DifferenceRow, EndToEnd
 from core.evidence.profile_sentence import remarks, sentence
@@ -42,6 +43,7 @@ def explained(of: Pair, found: Difference, *, top: int, comparison: str = "") ->
             said,
             parts(found, total=True),
             *([moves(found)] if found.moves else []),
+            *([fusions(found)] if found.fusions and all(found.versions) else []),
             groups(found, most=top),
             *([Line(f"({hidden} more groups of nodes; --top shows more)")] if hidden > 0 else []),
             replace(first, apart=True),
@@ -95,6 +97,23 @@ def moves(found: Difference) -> Table:
         (Column("nodes", "count"), lambda one: one.nodes),
         *_times(found),
         (_SHARE, found.share),
+    )
+
+
+def fusions(found: Difference) -> Table:
+    """Return what only one side fuses, or runs by other operators."""
+    return tabulate(
+        found.fusions,
+        (
+            Column("operators of the baseline", tells=True, most=_WIDE),
+            lambda one: operators_text(one.baseline),
+        ),
+        (Column("operators of the candidate", most=_WIDE), lambda one: operators_text(one.candidate)),
+        (Column("times", "count", help="How often the model has it."), lambda one: one.groups),
+        *_times(found),
+        (Column("±", "ms", decimals=decimals(found.end), help=_HALF_WIDTH), lambda one: one.half_width_s),
+        (_SHARE, found.share),
+        (Column("nodes of the model", "count", on="browser"), lambda one: one.model_nodes),
     )
 
 

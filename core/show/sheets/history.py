@@ -10,6 +10,7 @@ from typing import Any
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY, trial_grade
 from core.show import cells, load_text, setting_chips
+from core.show.runtime_text import any_other
 from core.show.setting_chips import changes_text
 from core.show.sheets import Line, Note
 from core.show.sheets.columns import (
@@ -29,6 +30,7 @@ from core.show.verdict import background_load_text, short_of
 from core.show.words import counted, state_words
 from core.store import Deletion, Tags
 from core.wire.output_check import OUTPUTS_DIFFER, breach
+from core.wire.runtime import OWN
 from core.wire.units import size
 
 _SHORT_ID_LENGTH = 8  # characters of an ID in a row; commands accept 6 or more
@@ -70,6 +72,7 @@ def table(
         (Column("grade", key="grade", on="none"), lambda one: trial_grade(one.result)),
         (Column("changed", on="terminal"), _changed_in_short),
         (Column("changed", key="changed", on="none"), changes_text),
+        *([_RUNTIME] if any_other(trials) else []),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: cells.outputs_words(one.facts),
@@ -109,6 +112,7 @@ def table(
     )
 
 
+_RUNTIME = (Column("runtime", key="runtime", on="none"), lambda one: one.spec.get("runtime", OWN))
 BELOW = "↳ "  # before a trial of the same study as the one above it
 
 

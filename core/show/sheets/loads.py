@@ -24,6 +24,7 @@ from core.evidence.load.load_types import (
 from core.evidence.measurement import Trial
 from core.show import load_text
 from core.show.load_text import percentile, percentile_name, shown_latency
+from core.show.runtime_text import runtime_of
 from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.trials import NOTHING_CHANGED, failed
@@ -93,9 +94,13 @@ def _configurations(trial: Trial, result: LoadResult) -> Iterator[Fact]:
     several = len(result["configurations"]) > 1
     for number, one in enumerate(result["configurations"]):
         told = "1 stream" if one["streams"] == 1 else f"{one['streams']} streams ({one['stream_type']})"
+        ran_in = runtime_of(one["spec"], {"libraries": one.get("libraries") or {}})
         if several:
-            yield Fact("configuration" if number == 0 else "", f"{one['label']}: {one['model']}, {told}")
+            named = f", runtime {ran_in}" if ran_in else ""
+            text = f"{one['label']}: {one['model']}, {told}{named}"
+            yield Fact("configuration" if number == 0 else "", text)
         else:
+            yield from [Fact("runtime", ran_in)] if ran_in else []
             yield Fact("streams", told)
             yield Fact("changed", changes_text(trial) or NOTHING_CHANGED)
         if one["error"]:

@@ -161,8 +161,15 @@ def machine_facts(facts: wire.Environment) -> list[Fact]:
         ),
         Fact("system", f"{facts['os']}, kernel {facts['kernel']}, Python {facts['python']}"),
         Fact("libraries", libraries),
+        *([Fact("OpenVINO", _openvino(facts))] if "openvino_devices" in facts else []),
         Fact("variables", variables or "none that affect ONNX Runtime"),
     ]
+
+
+def _openvino(facts: wire.Environment) -> str:
+    """Return version and devices of OpenVINO; a process that crashed lists no device."""
+    listed = [f"{name} ({full})" for name, full in facts["openvino_devices"].items()]
+    return f"{facts['libraries']['openvino']}, devices: {', '.join(listed) or 'none could be listed'}"
 
 
 def _gpu(gpu: Mapping[str, Any]) -> str:

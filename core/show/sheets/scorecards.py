@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity
 from core.evidence.verdict import Color
 from core.run.scorecard import ScorecardRow
-from core.show.sheets import Note, Sheet
+from core.show.runtime_text import runtime_of
+from core.show.sheets import Fact, Note, Sheet
 from core.show.table import Table, texts
 from core.wire.units import DASH
 
@@ -19,9 +20,11 @@ def scorecard(row: ScorecardRow) -> Sheet:
     """Return the table of one configuration's targets, with measured values and results."""
     undone = [one for one in row.judged if one.state != "MET"]
     told = [f"{one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
+    ran_in = runtime_of(row.subject.spec.to_dict(), None)
     return Sheet(
         f"{row.subject.label} · {STATE_WORDS[row.state]}",
         [
+            *([Fact("runtime", ran_in)] if ran_in else []),
             Table(
                 columns=texts("", "target", "limit", "measured", "95 % interval", "margin", left=3),
                 rows=[_cells(one) for one in row.judged],

@@ -30,6 +30,7 @@ from core.evidence.verdict import Color, Verdict, interval_texts, ratio_places, 
 from core.run.search.stored import answer_of, evaluations_of
 from core.show import setting_chips
 from core.show.format import duration, percent, short, when
+from core.show.runtime_text import runtime_of
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import background_load_text
@@ -266,6 +267,8 @@ def _evaluation_facts(record: StudyRecord, answer: Any) -> list[Part]:
     ]
     if answer["limits"]:
         parts.insert(0, Fact("constraints", ", ".join(answer["limits"])))
+    if ran_in := runtime_of(record.spec, None):
+        parts.insert(0, Fact("runtime", ran_in))
     if load := answer.get("load"):
         parts.append(Fact("load tests", f"{duration(load['seconds'])}, in addition to the budget"))
     if (found := quality_of_search(answer)) is not None:

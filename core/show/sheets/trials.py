@@ -14,6 +14,7 @@ from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points
 from core.evidence.verdict import icon_and_color, is_rejected
 from core.show import cells
 from core.show.format import minute
+from core.show.runtime_text import runtime_text
 from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.sheets.peaks import NOT_MEASURED
@@ -71,11 +72,17 @@ def failed(trial: Trial) -> Sheet:
             Fact("when", minute(trial.created_at)),
             Fact("started by", trial.owner or DASH),
             Fact("model", str(trial.spec["model"]["path"])),
+            *runtime_fact(trial),
             Fact("changed", changes_text(trial) or NOTHING_CHANGED),
             Fact("why", error["message"], "red"),
             *([Fact("hint", error["hint"])] if error["hint"] else []),
         ],
     )
+
+
+def runtime_fact(trial: Trial) -> list[Fact]:
+    """Return the runtime of a trial; empty where it ran in ORTune's own."""
+    return [Fact("runtime", text)] if (text := runtime_text(trial)) else []
 
 
 def notes(texts: Iterable[str]) -> list[Note]:
@@ -139,6 +146,7 @@ def grade(result: TrialResult | ComparisonResult) -> Iterator[Fact]:
 def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
     spec = spec_from_dict(trial.spec)
     idle = without_effect(spec)
+    yield from runtime_fact(trial)
     yield Fact("ran on", _placement(result))
     yield Fact("precision", _precision(spec.model.precision, result))
     yield Fact(
@@ -161,14 +169,15 @@ def _placement(result: TrialResult) -> str:
         return ", ".join(result.get("effective_providers") or []) + " (loaded; placement unknown)"
     total = sum(one["time_s"] for one in placement.values()) or 1.0
     return ", ".join(
-        f"{name} {counted(one['nodes'], 'node')}{_fused(one)}, {one['time_s'] / total:.0%} of the time"
-        for name, one in placement.items()
+        f"{name} {_nodes(one)}, {one['time_s'] / total:.0%} of the time" for name, one in placement.items()
     )
 
 
-def _fused(part: Mapping[str, Any]) -> str:
-    ran = part.get("ran_nodes", part["nodes"])
-    return f" ({ran} after fusion)" if ran != part["nodes"] else ""
+def _nodes(part: Mapping[str, Any]) -> str:
+    assigned, ran = part["nodes"], part.get("ran_nodes", part["nodes"])
+    if assigned is None:  # unknown of an older ONNX Runtime
+        return f"{counted(ran, 'node')} after fusion"
+    return f"{counted(assigned, 'node')}{f' ({ran} after fusion)' if ran != assigned else ''}"
 
 
 def _precision(precision: str, result: TrialResult) -> str:
@@ -210,6 +219,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
     parts: Sequence[Part] = [
         *_fallback(result),
         *advice_facts(said),
+        *runtime_fact(trial),
         Fact("profiled", f"{runs_words(profile)}, batch {result.get('batch_size')}"),
         Fact("time per run", time_words(profile)),
         Fact("overhead", _overhead(result)),

@@ -3,7 +3,8 @@
 Widgets, command-line options, YAML validation and help text are all built from `SETTINGS`; a setting that is
 not in this table does not exist in ORTune. Names are ONNX Runtime's own, verbatim. Everything here is data
 and pure functions; nothing imports onnxruntime. Source of names, defaults and effects: ONNX Runtime 1.31
-(`SessionOptions`, `onnxruntime_session_options_config_keys.h`, the providers' option parsers).
+(`SessionOptions`, `onnxruntime_session_options_config_keys.h`, the providers' option parsers), OpenVINO
+2026.4.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from core.spec.settings.search_values import (
     ValueRule,
     batch_sizes,
     both_values,
+    devices,
     fixed_values,
     if_memory,
     inter_threads,
     loadable_chains,
     no_values,
+    openvino_streams,
+    openvino_threads,
+    runtimes_of_place,
     stream_counts,
     stream_types,
     threads,
@@ -44,6 +49,7 @@ from core.wire.runtime import OWN
 
 __all__ = [
     "ENTRIES",
+    "ENUM_ATTRIBUTES",
     "EXECUTION_MODES",
     "EXECUTION_ORDERS",
     "GRAPH_OPTIMIZATION_LEVELS",
@@ -71,7 +77,7 @@ __all__ = [
 ]
 
 Target = Literal[
-    "trial", "attribute", "config_entry", "run_entry", "session", "model", "workload", "protocol"
+    "trial", "attribute", "config_entry", "run_entry", "session", "openvino", "model", "workload", "protocol"
 ]
 ENTRIES: Mapping[str, str] = {  # target -> the mapping of texts in the session's part
     "config_entry": "session_config_entries",
@@ -89,7 +95,7 @@ class TrialSetting(Setting):
     None means that ORTune decides while it measures; such a setting is left empty.
     """
 
-    group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
+    group: Literal["Graph", "Threads", "Memory", "Providers", "OpenVINO", "Model", "Workload", "Protocol"]
     target: Target
     search_values: ValueRule = values_by_kind  # values that a search tries, see `search_values`
     slider_stops: ValueRule = no_stops  # of its slider, see `slider_stops`
@@ -97,13 +103,13 @@ class TrialSetting(Setting):
 
     @property
     def field(self) -> str:
-        """Its name in its part of the spec, without the prefix of a protocol's setting."""
-        return self.name.removeprefix("protocol.")
+        """Its name in its part of the spec, without the prefix of a setting of the protocol or OpenVINO."""
+        return self.name.removeprefix("protocol.").removeprefix("openvino.")
 
     @property
     def flag(self) -> str:
         """The option's name on the command line."""
-        plain = "--" + self.name.removeprefix("session.").replace(".", "-").replace("_", "-")
+        plain = "--" + self.name.removeprefix("session.").replace(".", "-").replace("_", "-").lower()
         return _FLAGS.get(self.name, plain)
 
     @property
@@ -127,6 +133,7 @@ _FLAGS: Mapping[str, str] = {
     "use_io_binding": "--io-binding",
     "protocol.effort": "--effort",
     "budget_s": "--budget",
+    "openvino.properties": "--openvino-property",
 }
 
 
@@ -158,6 +165,15 @@ _SHORT: Mapping[str, str] = {
     "run_config_entries": "run_config",
     "batch_size": "batch",
     "use_io_binding": "io_binding",
+    "openvino.device": "device",
+    "openvino.PERFORMANCE_HINT": "hint",
+    "openvino.NUM_STREAMS": "ov_streams",
+    "openvino.INFERENCE_NUM_THREADS": "ov_threads",
+    "openvino.INFERENCE_PRECISION_HINT": "inference",
+    "openvino.EXECUTION_MODE_HINT": "mode_hint",
+    "openvino.SCHEDULING_CORE_TYPE": "core_type",
+    "openvino.ENABLE_HYPER_THREADING": "hyper_threading",
+    "openvino.ENABLE_CPU_PINNING": "pinning",
     "protocol.effort": "effort",
     "budget_s": "budget",
     "warmup_runs": "warmup",
@@ -174,10 +190,17 @@ GRAPH_OPTIMIZATION_LEVELS = (
 )
 EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 EXECUTION_ORDERS = ("DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT")
+ENUM_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {  # attribute of SessionOptions -> members of its type
+    "graph_optimization_level": GRAPH_OPTIMIZATION_LEVELS,
+    "execution_mode": EXECUTION_MODES,
+    "execution_order": EXECUTION_ORDERS,
+}
 ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
 MAX_THREADS = 1024  # far above any machine; a typing error must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
+PERFORMANCE_HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
+INFERENCE_PRECISIONS = ("f32", "bf16", "f16")
 SPIN_US = (None, 0, 100, 200, 500, 1000, 2000, 5000, 10_000)  # None: ONNX Runtime counts loops
 
 
@@ -556,6 +579,138 @@ SETTINGS: tuple[TrialSetting, ...] = (
         default=OWN,
         help="The Python environment whose ONNX Runtime runs the model: `own`, ORTune's, or one from "
         "`ortune runtimes list`.",
+        search_values=runtimes_of_place,
+        advanced=True,
+    ),
+    TrialSetting(
+        name="openvino.device",
+        label="Device",
+        group="OpenVINO",
+        target="openvino",
+        kind="text",
+        default="CPU",
+        help="Device that runs the model: `CPU`, `GPU`, `GPU.1`, `NPU`, `AUTO`, `AUTO:GPU,CPU`, "
+        "`HETERO:GPU,CPU`. A device that is not there is an error.",
+        search_values=devices,
+    ),
+    TrialSetting(
+        name="openvino.PERFORMANCE_HINT",
+        label="Performance hint",
+        group="OpenVINO",
+        target="openvino",
+        kind="choice",
+        default="LATENCY",
+        choices=PERFORMANCE_HINTS,
+        help="LATENCY runs one request at a time on all threads; THROUGHPUT divides the threads among "
+        "several requests, which needs several streams of the workload to be useful.",
+        search_values=fixed_values("LATENCY", "THROUGHPUT"),
+    ),
+    TrialSetting(
+        name="openvino.NUM_STREAMS",
+        label="OpenVINO streams",
+        group="OpenVINO",
+        target="openvino",
+        kind="int",
+        default=None,
+        low=1,
+        high=MAX_THREADS,
+        help="Requests that OpenVINO runs at the same time, each on its share of the threads. Empty: by the "
+        "performance hint. The workload's `streams` are the callers that send requests.",
+        search_values=openvino_streams,
+        slider_stops=thread_stops,
+    ),
+    TrialSetting(
+        name="openvino.INFERENCE_NUM_THREADS",
+        label="Inference threads",
+        group="OpenVINO",
+        target="openvino",
+        kind="int",
+        default=None,
+        low=1,
+        high=MAX_THREADS,
+        help="Threads of all requests together on the CPU. Empty: OpenVINO decides; it never uses more than "
+        "the CPUs that it sees.",
+        search_values=openvino_threads,
+        slider_stops=thread_stops,
+    ),
+    TrialSetting(
+        name="openvino.INFERENCE_PRECISION_HINT",
+        label="Inference precision",
+        group="OpenVINO",
+        target="openvino",
+        kind="choice",
+        default="",
+        choices=INFERENCE_PRECISIONS,
+        help="Precision of the computation. Empty: OpenVINO decides, which is bf16 on CPUs with instructions "
+        "for it. Use f32 for the numbers of an FP32 model.",
+        search_values=fixed_values("", "f32"),
+    ),
+    TrialSetting(
+        name="openvino.EXECUTION_MODE_HINT",
+        label="Execution mode hint",
+        group="OpenVINO",
+        target="openvino",
+        kind="choice",
+        default="PERFORMANCE",
+        choices=("PERFORMANCE", "ACCURACY"),
+        help="ACCURACY computes in the precision of the model; PERFORMANCE may use a lower one.",
+        advanced=True,
+        search_values=no_values,
+    ),
+    TrialSetting(
+        name="openvino.SCHEDULING_CORE_TYPE",
+        label="Core type",
+        group="OpenVINO",
+        target="openvino",
+        kind="choice",
+        default="ANY_CORE",
+        choices=("ANY_CORE", "PCORE_ONLY", "ECORE_ONLY"),
+        help="Cores that a hybrid CPU uses: performance cores, efficiency cores or both.",
+        advanced=True,
+        search_values=no_values,
+    ),
+    TrialSetting(
+        name="openvino.ENABLE_HYPER_THREADING",
+        label="Hyper-threading",
+        group="OpenVINO",
+        target="openvino",
+        kind="bool",
+        default=True,
+        help="Allows two threads on one physical core. OpenVINO may still turn it off for the hint LATENCY.",
+        advanced=True,
+        search_values=no_values,
+    ),
+    TrialSetting(
+        name="openvino.ENABLE_CPU_PINNING",
+        label="CPU pinning",
+        group="OpenVINO",
+        target="openvino",
+        kind="bool",
+        default=True,
+        help="Binds inference threads to CPUs. Turn it off where other programs use the same CPUs.",
+        advanced=True,
+        search_values=no_values,
+    ),
+    TrialSetting(
+        name="openvino.reshape",
+        label="Reshape to the inputs",
+        group="OpenVINO",
+        target="openvino",
+        kind="bool",
+        default=False,
+        help="Fixes the model's shapes to those of the inputs before compilation. Off: dimensions that are "
+        "dynamic in the file stay dynamic, as for ONNX Runtime.",
+        search_values=both_values,
+    ),
+    TrialSetting(
+        name="openvino.properties",
+        label="Other properties",
+        group="OpenVINO",
+        target="openvino",
+        kind="mapping",
+        default={},
+        help="Other properties for `compile_model`, one `NAME=VALUE` per line. Properties that ORTune does "
+        "not know need `expert`.",
         advanced=True,
     ),
     TrialSetting(
@@ -833,12 +988,18 @@ def short_value(value: Any) -> str:
 
 
 def value_words(value: object) -> str:
-    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`."""
+    """Return a value as commands read it: `on`, `default`, `4`, a chain of providers with `+`.
+
+    A runtime is shown by its name, without its hash.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
-    return "default" if value is None else str(value)
+    return "default" if value is None else _RUNTIME_HASH.sub("", str(value))
+
+
+_RUNTIME_HASH = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 # --- session config entries ---

@@ -24,6 +24,8 @@ class Place:
     any_batch: bool = False  # the model takes any batch size, and the objective is per sample
     streams: bool = False  # the objective is throughput, which several callers at the same time may raise
     memory: bool = False  # the question includes memory
+    devices: tuple[str, ...] = ()  # of OpenVINO that exist here
+    runtimes: tuple[str, ...] = ()  # that may vary; empty: all configurations keep theirs
 
 
 ValueRule = Callable[[Setting, Place], tuple[Any, ...]]  # includes the default unless it is None
@@ -34,6 +36,11 @@ def values_by_kind(setting: Setting, place: Place) -> tuple[Any, ...]:
     if getattr(setting, "target", "") not in CHANGES_A_SESSION:
         return ()
     return both_values(setting, place) if setting.kind == "bool" else setting.choices
+
+
+def runtimes_of_place(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """The runtimes among which the user lets the search choose."""
+    return place.runtimes
 
 
 def no_values(setting: Setting, place: Place) -> tuple[Any, ...]:
@@ -79,6 +86,21 @@ def stream_counts(setting: Setting, place: Place) -> tuple[Any, ...]:
 def stream_types(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Every type of stream, where several may run."""
     return setting.choices if place.streams and place.threads > 1 else ()
+
+
+def openvino_streams(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """OpenVINO's choice, and doubling up to the usable threads, where the objective is throughput."""
+    return (None, *doubling(1, place.threads)) if place.streams else ()
+
+
+def openvino_threads(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """OpenVINO's choice, and doubling up to the usable threads."""
+    return (None, *doubling(1, place.threads))
+
+
+def devices(setting: Setting, place: Place) -> tuple[Any, ...]:
+    """Every device of OpenVINO that exists here."""
+    return place.devices if len(place.devices) > 1 else ()
 
 
 def loadable_chains(setting: Setting, place: Place) -> tuple[Any, ...]:

@@ -1,26 +1,28 @@
 """Describe the machine and its libraries, on which results depend besides the settings.
 
 `describe` is a worker job. It imports no heavy module: versions come from package metadata, GPUs from NVML.
+A runtime without ONNX Runtime has an empty `ort_build` and no providers.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-import onnxruntime as ort
 
 from core import wire
 from core.wire import Progress, limits
 from core.wire.provenance import fingerprint
+from core.worker.machine import openvino_devices
 from core.worker.machine.provider_probe import probe
 
-PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt")
+PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt", "openvino")
 _PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # libraries that providers load
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LD_PRELOAD")
 # Instruction sets by which oneDNN, MLAS and XNNPACK choose kernels, in the kernel's spelling (x86, then ARM).
@@ -40,6 +42,7 @@ def describe(progress: Progress) -> wire.Environment:
     progress("machine", 0, 2)
     cpuinfo = read_text("/proc/cpuinfo")
     libraries = library_versions()
+    ort = _onnxruntime()
     machine: wire.Environment = {
         "fingerprint": "",
         "cpu": cpu_facts(cpuinfo),
@@ -50,16 +53,26 @@ def describe(progress: Progress) -> wire.Environment:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "libraries": libraries,
-        "ort_build": build_info(libraries),
+        "ort_build": "" if ort is None else build_info(str(ort.get_build_info()), libraries),
         "providers": [],
         "variables": variables(os.environ),
     }
     progress("providers", 1, 2)
+    if "openvino" in libraries:
+        machine["openvino_devices"] = openvino_devices.find()
     return {
         **machine,
         "fingerprint": fingerprint(machine),
-        "providers": probe(ort.get_available_providers()),
+        "providers": [] if ort is None else probe(ort.get_available_providers()),
     }
+
+
+def _onnxruntime() -> ModuleType | None:
+    """ONNX Runtime; None: this environment has none, for example one of OpenVINO alone."""
+    try:
+        return importlib.import_module("onnxruntime")
+    except ModuleNotFoundError:
+        return None
 
 
 def cpu_facts(cpuinfo: str) -> wire.CpuFacts:
@@ -198,9 +211,8 @@ def library_versions(distributions: Iterable[Any] | None = None) -> dict[str, st
     return dict(sorted(found.items()))
 
 
-def build_info(libraries: Mapping[str, str]) -> str:
+def build_info(text: str, libraries: Mapping[str, str]) -> str:
     """Return ORT's build info, and a warning if two wheels have overwritten each other."""
-    text = str(ort.get_build_info())
     if "onnxruntime" in libraries and "onnxruntime-gpu" in libraries:
         text += (
             " (both onnxruntime and onnxruntime-gpu are installed and overwrite each other: uninstall both, "

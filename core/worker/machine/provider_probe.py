@@ -1,8 +1,7 @@
 """Test whether an execution provider loads on this machine, by loading it.
 
 `onnxruntime.get_available_providers()` lists only what was compiled in. Loading a provider runs native
-driver code and can crash, so each provider is tried in its own process:
-`python -m core.worker.machine.provider_probe NAME`.
+driver code and can crash, so each provider is tried in a process of its own, which runs this module.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+import core
 from core import wire
 from core.wire.errors import TunerError
-from core.wire.files import ROOT
+from core.wire.runtime import IDENTITY_MODEL
 from core.worker import lifeline
 
 CPU = "CPUExecutionProvider"
 TIMEOUT_S = 120.0  # TensorRT's first load on a cold machine takes tens of seconds
 
-# One Identity node, float32 [1], opset 13, IR 8: the smallest model that every provider can load.
-IDENTITY_MODEL = bytes.fromhex(
-    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
-    "620f0a0179120a0a08080112040a02080142040a00100d"
-)
+# `-P` does not exist before Python 3.11
+_MODULE = "core.worker.machine.provider_probe"
+_START = f"import sys, runpy; del sys.path[0]; runpy.run_module('{_MODULE}', run_name='__main__')"
 
 
 def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.ProviderFact]:
@@ -41,9 +40,10 @@ def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.Pr
 
 
 def _start(name: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    code = Path(core.__file__).parents[1]  # links not followed: beside their target may be other libraries
+    path = os.pathsep.join([str(code), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "core.worker.machine.provider_probe", name],
+        [sys.executable, "-c", _START, name],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

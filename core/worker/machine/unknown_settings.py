@@ -23,7 +23,10 @@ def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
     files = libraries()
     unknown = [name for name in plan["attributes"] if not hasattr(ort.SessionOptions, name)]
     unknown += [
-        f"{name} {member}" for name, member in plan["enums"].items() if not hasattr(ENUMS[name], member)
+        f"{name} {member}"
+        for name, members in plan["enums"].items()
+        for member in members
+        if not hasattr(ENUMS[name], member)
     ]
     if files:
         unknown += missing_literals(plan["keys"], files)

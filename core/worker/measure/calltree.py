@@ -19,6 +19,7 @@ from core.worker.measure.trace import Event, Source, number
 
 _HOLDS_BODY = frozenset({"If", "Loop", "Scan"})
 _NAME_SUFFIX = "_kernel_time"
+_FENCES = ("_fence_before", "_fence_after")  # before 1.22 each call has these two more
 
 Call = tuple[Event, "Sequence[Call]"]  # a call of a node, and the calls in its body
 
@@ -53,6 +54,8 @@ class Trace:
             self.events += len(events)
             for event in events:
                 if event.cat == "Node":
+                    if event.name.endswith(_FENCES):
+                        continue
                     if not nodes:
                         offset = batch_offset
                     nodes.append(event)

@@ -1,6 +1,6 @@
 """A contestant: one configuration of a comparison in its own process, which obeys commands of the parent.
 
-It loads numpy, onnxruntime and the standard library; only a PyTorch engine loads torch. The parent decides
+It loads numpy, onnxruntime and the standard library; only another engine loads its own. The parent decides
 when it runs and freezes it in between, so nothing here runs without a command: no thread, no garbage
 collection, no timer. Commands and replies are those of `wire`.
 """
@@ -169,8 +169,10 @@ class Contestant:
             contenders=[contender, *_other_callers(plan, contender)],
         )
         self._loaded.start_threads()
+        precision = contender.built.precision
         return {
             **contender.built.providers(),
+            **({"precision": precision} if precision else {}),  # type: ignore[typeddict-item]
             "batch_size": rows,
             "inputs": contender.inputs,
             "outputs": described,
@@ -200,7 +202,8 @@ class Contestant:
         loaded = self._need()
         each, runs = loaded.time_each, loaded.plan["warmup_runs"]
         if runs is None:
-            usual_ns = warmup.CAP_NS if _on_cpu_first(loaded) else warmup.ACCELERATOR_CAP_NS
+            on_cpu = loaded.contender.built.on_cpu
+            usual_ns = warmup.CAP_NS if on_cpu else warmup.ACCELERATOR_CAP_NS
             cap_ns = usual_ns if cap_s is None else min(usual_ns, int(cap_s * 1e9))
             latencies = warmup.run_until_steady(each, cap_ns=cap_ns, known_ns=known_ns)
         else:
@@ -590,9 +593,15 @@ def _block_reply(found: StreamBlock, started_s: float) -> wire.BlockReply:
     }
 
 
+_CPU_DEVICE = "CPU"
+
+
 def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
-    return engines.can(plan["engine"], "cap") and all(
-        one["name"] == CPU for one in plan["session"]["providers"]
+    device = plan["openvino"]["device"] if "openvino" in plan else _CPU_DEVICE
+    return (
+        engines.can(plan["engine"], "cap")
+        and device == _CPU_DEVICE
+        and all(one["name"] == CPU for one in plan["session"]["providers"])
     )
 
 
@@ -626,11 +635,6 @@ def _gpu(plan: wire.ContestantPlan, contender: Contender) -> int | None:
     chosen = [one for one in plan["session"]["providers"] if one["name"] in CUDA_PROVIDERS]
     used = [one for one in chosen if one["name"] in contender.built.effective]
     return int(used[0]["options"].get("device_id", "0")) if used else None
-
-
-def _on_cpu_first(loaded: _Loaded) -> bool:
-    """Whether the first provider is the CPU; an engine without providers, named by itself, runs there."""
-    return loaded.contender.built.effective[0] in (CPU, loaded.plan["engine"])
 
 
 def _row_notes(plan: wire.ContestantPlan) -> list[str]:

@@ -8,12 +8,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
-import onnxruntime as ort
+
+try:
+    import onnxruntime as ort
+except ModuleNotFoundError:  # a runtime for another engine
+    ort = None
 
 from core import wire
 from core.wire.errors import SpecError, TunerError
@@ -263,7 +268,7 @@ def _from_bfloat16(value: Any) -> Array:
     """Convert bfloat16, which numpy lacks, to float32: its 16 bits are the upper half."""
     if value.device_name().lower() != "cpu":
         raise SpecError("A bfloat16 output on a GPU cannot be read into numpy.", hint="Compare on the CPU.")
-    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    raw = ctypes.string_at(value.data_ptr(), 2 * math.prod(value.shape()))
     bits = np.frombuffer(raw, np.uint16).astype(np.uint32) << 16
     return bits.view(np.float32).reshape(value.shape())
 

@@ -10,9 +10,8 @@ import gc
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core import wire
 from core.wire import Progress
@@ -22,14 +21,8 @@ from core.worker.measure.inference import Inference, count_samples, prepare, tra
 from core.worker.session import build_session
 from core.worker.session.job_session import saving_graph
 
-if TYPE_CHECKING:
-    from core.wire.profile import Constants, Profile
-
 MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops events after the millionth
 UNPROFILED_RUNS = 100
-MOST_SAVED_BYTES = (
-    1 << 30
-)  # of a model with its weights, inside or external: writing a larger one again takes minutes
 _GRAPH = "-graph.onnx"  # end of the name of the saved graph
 _LOOPS = {"Loop", "Scan"}  # their bodies run more often than they are listed
 
@@ -60,15 +53,26 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
         Path(file).replace(trace)
         rows, built = count_samples(inference, plan["feeds"]), inference.built
         progress("read", 0, 1)
-        found = replace(_parsed(trace), constants=_constants(plan, prefix))
+        found = _read(trace, _saved_graph(plan, prefix), plan.get("graph_path"))
     return {
         **built.providers(),
         "batch_size": rows,
         "assigned_nodes": assigned,
         "unprofiled_latencies_ns": unprofiled,
-        "profile": found.to_dict(),
+        "profile": found,
         "trace_path": str(trace),
     }
+
+
+def _read(trace: Path, graph: Path | None, keep_at: str | None) -> dict[str, Any]:
+    """Interpret the trace and the graph; where the plan keeps them for another worker, return nothing."""
+    if keep_at is None:
+        from core.worker.measure.profile_reading import read
+
+        return read(trace, graph).to_dict()
+    if graph is not None:
+        graph.replace(keep_at)
+    return {}
 
 
 def _unprofiled(plan: wire.ProfilePlan, progress: Progress) -> list[int]:
@@ -96,7 +100,7 @@ def _profiled(
     inference = prepare(built, plan)
     assigned, operators = _assignment(built.session)
     events = sum(assigned.values()) + 2
-    if operators & _LOOPS:
+    if not assigned or operators & _LOOPS:
         events = _events_of_one_run(plan, prefix)
     runs = max(1, min(plan["runs"], MAX_PROFILE_EVENTS // events - 1))
     _runs(inference, runs, progress, "profile")
@@ -112,37 +116,23 @@ def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
         return sum(1 for _ in file)
 
 
-def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
-    """Return constants of the optimized graph; empty if it cannot be saved: the profile can do without."""
-    path = Path(plan["model_path"])
-    if path.stat().st_size > MOST_SAVED_BYTES:
-        return ()
-    import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
-    from core.worker.models.constants import constants_of
-    from core.worker.models.graphs import external_tensors, tensor_bytes
-
+def _saved_graph(plan: wire.ProfilePlan, prefix: str) -> Path | None:
+    """Return the optimized graph that a session has saved; None: the profile can do without."""
+    if not plan.get("saves_graph", True):
+        return None
+    graph = Path(f"{prefix}{_GRAPH}")
     try:
-        beside = external_tensors(onnx.load(str(path), load_external_data=False))
-        if path.stat().st_size + sum(map(tensor_bytes, beside)) > MOST_SAVED_BYTES:
-            return ()
-        build_session(plan["model_path"], saving_graph(plan["session"], f"{prefix}{_GRAPH}"))
-        return tuple(constants_of(onnx.load(f"{prefix}{_GRAPH}", load_external_data=False)))
-    except (TunerError, OSError, DecodeError):  # for example, a graph that a provider has compiled
-        return ()
-
-
-def _parsed(trace: Path) -> Profile:
-    from core.worker.measure.profile_parser import parse_profile
-
-    return parse_profile(trace, skip_runs=1)
+        build_session(plan["model_path"], saving_graph(plan["session"], str(graph)))
+    except TunerError:  # for example, a graph that a provider has compiled
+        return None
+    return graph if graph.is_file() else None
 
 
 def _assignment(session: Any) -> tuple[dict[str, int], set[str]]:
+    """Return the nodes per provider, and all operators; both empty before ONNX Runtime 1.24."""
     nodes: Counter[str] = Counter()
     operators: set[str] = set()
-    for part in session.get_provider_graph_assignment_info():
+    for part in getattr(session, "get_provider_graph_assignment_info", list)():
         members = part.get_nodes()
         nodes[part.ep_name] += len(members)
         operators |= {node.op_type for node in members}

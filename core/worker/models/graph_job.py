@@ -73,7 +73,7 @@ def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply
     """
     progress("read", 0, 1)
     file = Path(plan["model_path"])
-    model = read_model(file)
+    model = read_model(file, any_version="saved" in plan)
     _check_size(model, file)
     renamed = name_nodes(model, as_profiled=True)
     optimized, effective, notes = None, list[str](), list[str]()
@@ -83,6 +83,9 @@ def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply
             path = named_copy(model, file, Path(folder), notes) if renamed else file
             built, saved = _saved(path, plan["session"], Path(folder))
             effective, optimized = built.effective, saved
+        elif (kept := plan.get("saved")) is not None:
+            optimized = onnx.load(kept["path"], load_external_data=False)
+            effective, notes = kept["effective_providers"], kept["notes"]
         _drop_weights(model)
         matched = {} if optimized is None else _matched(model, optimized)
         graphs = Graphs(
@@ -116,15 +119,11 @@ def _check_size(model: ModelProto, file: Path) -> None:
 def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSession, ModelProto]:
     """Build the session and read the graph that it saves."""
     from core.worker.session import build_session
-    from core.worker.session.job_session import saving_graph
+    from core.worker.session.job_session import check_saved, saving_graph
 
     saved = folder / ".optimized.onnx"
     built = build_session(str(path), saving_graph(session, str(saved)))
-    if not saved.is_file():
-        raise ModelError(
-            "ONNX Runtime saved no optimized graph of this session.",
-            hint="Choose the CPU provider: a graph that another one has compiled cannot be saved.",
-        )
+    check_saved(saved)
     return built, onnx.load(str(saved), load_external_data=False)
 
 

@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as _state
+try:
+    import onnxruntime as ort
+    from onnxruntime.capi import onnxruntime_pybind11_state as _state
+except ModuleNotFoundError:  # a runtime for another engine
+    ort = _state = None
 
 from core import wire
 from core.wire.access import Library, library_note, resolve_library
@@ -35,17 +38,22 @@ from core.worker.session.ort_errors import (
 CPU = "CPUExecutionProvider"
 CUDA_PROVIDERS = wire.CUDA_PROVIDERS
 
+_names = [] if _state is None else vars(_state).values()
 # Every exception class that ONNX Runtime raises on purpose; their only common base is Exception.
 ORT_ERRORS: tuple[type[Exception], ...] = (
-    *(value for value in vars(_state).values() if isinstance(value, type) and issubclass(value, Exception)),
+    *(one for one in _names if isinstance(one, type) and issubclass(one, Exception)),
     RuntimeError,
     ValueError,
 )
-ENUMS = {
-    "graph_optimization_level": ort.GraphOptimizationLevel,
-    "execution_mode": ort.ExecutionMode,
-    "execution_order": ort.ExecutionOrder,
-}
+ENUMS = (
+    {}
+    if ort is None
+    else {
+        "graph_optimization_level": ort.GraphOptimizationLevel,
+        "execution_mode": ort.ExecutionMode,
+        "execution_order": ort.ExecutionOrder,
+    }
+)
 _AFFINITIES = "session.intra_op_thread_affinities"
 _PIN_REPORT_S = 0.02  # a pool thread reports failed pinning from its own thread, shortly after creation
 
@@ -59,6 +67,12 @@ class Built:
     fallback: bool = False  # a requested provider is missing
     fallback_reason: str = ""
     creation_s: float  # from the start of building until the first run is possible
+    precision: str = ""  # that the engine chose for some nodes, as in `output_check`; empty: as requested
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the first of the providers is the CPU's."""
+        return self.effective[0] == CPU
 
     def providers(self) -> wire.ProvidersUsed:
         """Return the part of replies about providers."""
@@ -104,6 +118,10 @@ def build_session(
         SpecError: ONNX Runtime refuses a setting, or a named library is not allowed or cannot be loaded.
         WorkerError: there is not enough memory.
     """
+    if ort is None:
+        raise SpecError(
+            "This runtime has no ONNX Runtime.", hint="Use another runtime, or an engine that it has."
+        )
     plugin_devices, loaded = _register_providers(plan)
     requested = [provider["name"] for provider in plan["providers"]]
     chain, refused = _in_this_build(plan["providers"], plugin_devices, brought=[one.name for one in loaded])
@@ -169,7 +187,7 @@ _PRELOADED = (
 
 def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
     """Load the NVIDIA libraries of Python packages; the dynamic loader does not search there."""
-    if not any(provider["name"] in CUDA_PROVIDERS for provider in chain):
+    if not any(provider["name"] in CUDA_PROVIDERS for provider in chain) or not hasattr(ort, "preload_dlls"):
         return []
     with contextlib.redirect_stdout(io.StringIO()):  # it prints missing libraries
         ort.preload_dlls()

@@ -70,6 +70,31 @@ def job_session(
         raise unregistered(str(error)) or ModelError(message, hint=hint) from None
 
 
+def save_graph(plan: wire.SaveGraphPlan) -> wire.SaveGraphReply:
+    """Build the session of `plan`, which saves its optimized graph.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model, or saves no graph.
+        TunerError: as for `build_session`.
+    """
+    built = build_session(plan["model_path"], saving_graph(plan["session"], plan["graph_path"]))
+    check_saved(Path(plan["graph_path"]))
+    return built.providers()
+
+
+def check_saved(graph: Path) -> None:
+    """Refuse a session that saved no optimized graph.
+
+    Raises:
+        ModelError: there is no file.
+    """
+    if not graph.is_file():
+        raise ModelError(
+            "ONNX Runtime saved no optimized graph of this session.",
+            hint="Choose the CPU provider: a graph that another one has compiled cannot be saved.",
+        )
+
+
 def weights_beside(name: str) -> dict[str, str]:
     """Return the config entries that keep the weights of a saved graph in the file `name` beside it."""
     return {

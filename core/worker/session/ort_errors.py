@@ -129,7 +129,7 @@ def creation_error(
     if known:
         return known
     name = Path(model).name
-    if "Protobuf parsing failed" in message or "No graph was found" in message:
+    if any(words in message for words in _NO_MODEL):
         return _not_onnx(model)
     if kind == "NoSuchFile":
         return ModelError(f"There is no model file `{model}`.", hint="Check the path.")
@@ -232,6 +232,8 @@ _SETTINGS: tuple[Rule, ...] = (
     ),
 )
 
+# The last: of an empty file, until ONNX Runtime 1.22
+_NO_MODEL = ("Protobuf parsing failed", "No graph was found", "ModelProto does not have a graph")
 _UNREGISTERED: Rule = (
     re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"),
     _model(
@@ -258,9 +260,16 @@ _MODEL: tuple[Rule, ...] = (
             r"Export it again with opset \3 or lower.",
         ),
     ),
-    (
-        re.compile(r'External data path does not exist: "(?:.*/)?([^"/]+)"'),
-        _model(r"The model's external data file `\1` is missing.", r"Put `\1` into the model's folder."),
+    *(
+        (
+            re.compile(pattern),
+            _model(r"The model's external data file `\1` is missing.", r"Put `\1` into the model's folder."),
+        )
+        for pattern in (
+            r'External data path does not exist: "(?:.*/)?([^"/]+)"',
+            r"cannot get file size: No such file or directory \[(?:.*/)?([^/\]]+)\]",  # until 1.22
+            r"GetFileLength for (?:.*/)?(\S+) failed",  # until 1.17
+        )
     ),
     (
         re.compile(r'External data path escapes model directory\. External data path: "([^"]+)"'),

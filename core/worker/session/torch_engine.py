@@ -44,6 +44,11 @@ class BuiltProgram(Built):
     run: Callable[..., Any]  # the program, or its compiled form
     outputs: list[str]
 
+    @property
+    def on_cpu(self) -> bool:
+        """PyTorch runs on the CPU here."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchInference:

@@ -1,4 +1,4 @@
-"""Sources of configurations for the list: presets, history, YAML, variants, Tune, PyTorch."""
+"""Sources of configurations for the list: presets, history, YAML, variants, runtimes, Tune, PyTorch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord
 from core.wire.engines import ENGINES
 from core.wire.errors import TunerError
-from dashboard import configurations, format, messages, state
+from core.wire.runtime import OWN
+from dashboard import configurations, format, messages, runtimes, state
 from dashboard.folders import check_spec
 from dashboard.views.compare import entry_list
 from dashboard.widgets import yaml_source
 
 # session keys
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
-RELATIVES, OTHERS = "compare.variants", "compare.others"
+RELATIVES, OTHERS, RUNTIMES = "compare.variants", "compare.others", "compare.runtimes"
 
 OFFERED = 100  # earlier trials in the list
 
@@ -46,6 +47,11 @@ def draw(record: ModelRecord) -> None:
         if entry_list.different_models():
             with st.popover("Models", icon=":material/deployed_code:", help="Any model of the library."):
                 _other_models(record)
+        if runtimes.others():
+            with st.popover(
+                "Runtimes", icon=":material/layers:", help="The settings of Tune, once for each runtime."
+            ):
+                _runtimes(record)
         st.button(
             "Current settings",
             key="compare.add.current",
@@ -54,16 +60,17 @@ def draw(record: ModelRecord) -> None:
             args=(record,),
             help="The settings that Tune shows now.",
         )
-        if torch_source(record) is not None:
-            for engine in (name for name, one in ENGINES.items() if one.program):
-                st.button(
-                    ENGINES[engine].label,
-                    key=f"compare.add.{engine}",
-                    icon=":material/local_fire_department:",
-                    on_click=_add_engine,
-                    args=(record, engine),
-                    help="The PyTorch model that this file was exported from, with the same inputs.",
-                )
+        for engine in _engines(record):
+            st.button(
+                ENGINES[engine].label,
+                key=f"compare.add.{engine}",
+                icon=":material/local_fire_department:"
+                if ENGINES[engine].program
+                else ":material/developer_board:",
+                on_click=_add_engine,
+                args=(record, engine),
+                help=f"Runs {ENGINES[engine].runs}, with the same inputs.",
+            )
     st.toggle(
         "Different models",
         key=entry_list.DIFFERENT,
@@ -154,6 +161,29 @@ def _add_others(record: ModelRecord) -> None:
     st.session_state[OTHERS] = []
 
 
+def _runtimes(record: ModelRecord) -> None:
+    own = state.environment()["libraries"]
+    st.multiselect(
+        "Runtimes",
+        [OWN, *runtimes.others()],
+        key=RUNTIMES,
+        format_func=lambda one: runtimes.label(one, own),
+        placeholder="Choose runtimes",
+        help="Each runs the settings that Tune shows now, with the list's inputs.",
+    )
+    st.button(
+        "Add", key="compare.add.runtimes", icon=":material/add:", on_click=_add_runtimes, args=(record,)
+    )
+
+
+def _add_runtimes(record: ModelRecord) -> None:
+    try:
+        entry_list.add_in_runtimes(record, st.session_state.get(RUNTIMES) or [])
+    except TunerError as error:
+        messages.keep_error(error, entry_list.PLACE)
+    st.session_state[RUNTIMES] = []
+
+
 def _preset_buttons(record: ModelRecord) -> None:
     for name, (label, purpose, _, _) in PRESETS.items():
         st.button(
@@ -184,13 +214,24 @@ def _add_current(record: ModelRecord) -> None:
     _try_add(record, "settings of Tune", spec)
 
 
+def _engines(record: ModelRecord) -> list[str]:
+    """Return the other engines that can run the model here: its PyTorch program, or an installed package."""
+    libraries = state.environment()["libraries"]
+    has_program = torch_source(record) is not None
+    return [
+        name
+        for name, one in ENGINES.items()
+        if one.packages and (has_program if one.program else any(each in libraries for each in one.packages))
+    ]
+
+
 def _add_engine(record: ModelRecord, engine: str) -> None:
     try:
         spec = configurations.from_engine(engine, entry_list.base(record))
     except TunerError as error:
         messages.keep_error(error, entry_list.PLACE)
         return
-    _try_add(record, "the model before its export", spec)
+    _try_add(record, "the model before its export" if ENGINES[engine].program else "another engine", spec)
 
 
 def _history(record: ModelRecord) -> None:

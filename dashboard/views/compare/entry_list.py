@@ -5,6 +5,7 @@ The session keeps the list as plain data, for one model. `configurations` says w
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 
@@ -18,7 +19,7 @@ from core.show import setting_chips
 from core.spec import TrialSpec, ort_default
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import configurations, format, messages, state
+from dashboard import configurations, format, messages, runtimes, state
 from dashboard.configurations import Entry
 
 # session keys
@@ -95,6 +96,8 @@ def entry_of(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
         )
     here = {"path": state.portable(model.path), "sha256": model.sha256}
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})
+    with contextlib.suppress(TunerError):  # the list says why this machine lacks the runtime
+        spec = runtimes.pinned_spec(spec)
     other = "" if model.content_sha256 == record.content_sha256 else model.name
     return Entry(id=secrets.token_hex(4), source=source, spec=spec, model=other)
 
@@ -118,16 +121,24 @@ def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
     return configurations.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
 
 
-def can_load(entry: Entry) -> bool:
+def can_load(record: ModelRecord, entry: Entry) -> bool:
     """Return whether an entry can be loaded on this machine, as far as is known before the comparison."""
+    if _lacking(record, entry):
+        return False
     return entry.spec.session.allow_fallback or not _missing_provider(entry)
+
+
+def _lacking(record: ModelRecord, entry: Entry) -> str:
+    """Return why the runtime of an entry cannot run it; empty: it can, or that is not known."""
+    model = _model_of(entry.spec, record)
+    return state.lacking(entry.spec, model) if model is not None else ""
 
 
 def _missing_provider(entry: Entry) -> str:
     if not entry.spec.session.providers:
         return ""
     try:
-        return configurations.missing_provider(entry.spec, state.environment()["providers"])
+        return configurations.missing_provider(entry.spec, state.providers(entry.spec.runtime))
     except TunerError:  # shown on the Machine page
         return ""
 
@@ -155,6 +166,22 @@ def add(record: ModelRecord, entry: Entry) -> None:
         )
     configurations.check_room(own)
     _put(record, [*own, entry])
+
+
+def add_in_runtimes(record: ModelRecord, names: Sequence[str]) -> None:
+    """Add the settings of Tune once for each runtime; those that are in the list already are left out.
+
+    Raises:
+        TunerError: the settings of Tune are invalid, the list is full, or has all of them already.
+    """
+    spec = base(record)
+    asked = [
+        entry_of("settings of Tune", spec.model_copy(update={"runtime": name}), record) for name in names
+    ]
+    known = [one.spec for one in entries(record)]
+    new = [one for one in asked if not any(same_request(one.spec, have) for have in known)]
+    for entry in new or asked:
+        add(record, entry)
 
 
 def _remove(record: ModelRecord, entry_id: str) -> None:
@@ -239,8 +266,8 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
                 format.plain(" · ".join([entry.source, *(one.chip for one in found)])),
                 help="  \n".join(f"`{one.full}`" for one in found) or None,
             )
-            if missing := _missing_provider(entry):
-                color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")
+            if missing := _lacking(record, entry) or _missing_provider(entry):
+                color, word = ("orange", "falls back") if can_load(record, entry) else ("red", "cannot load")
                 st.caption(f":{color}-badge[:material/block: {word}] {format.plain(missing)}")
         if baseline is not None:
             st.button(

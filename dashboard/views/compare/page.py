@@ -269,7 +269,7 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
         configurations.check_count(listed)
     except TunerError as error:
         return f"{error.message} {error.hint}"
-    if sum(map(entry_list.can_load, listed)) < configurations.LEAST:
+    if sum(entry_list.can_load(record, one) for one in listed) < configurations.LEAST:
         return "Fewer than two of these can be loaded on this machine; the list says which cannot."
     return ""
 

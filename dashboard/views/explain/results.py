@@ -135,6 +135,8 @@ def _tables(found: Difference) -> None:
     views: dict[str, Callable[[Difference], None]] = {"Operators": _operators, "Nodes": _nodes}
     if found.moves:
         views[f"Moved ({len(found.moves)})"] = _moves
+    if found.fusions and all(found.versions):
+        views[f"Fusions ({len(found.fusions)})"] = _fusions
     for tab, draw in zip(st.tabs(list(views), key=VIEW, on_change="rerun"), views.values(), strict=True):
         if tab.open:
             with tab:
@@ -151,6 +153,10 @@ def _nodes(found: Difference) -> None:
 
 def _moves(found: Difference) -> None:
     _table(found, sheets.moves(found), "moves")
+
+
+def _fusions(found: Difference) -> None:
+    _table(found, sheets.fusions(found), "fusions")
 
 
 def _table(found: Difference, table: Table, name: str, *, words: str = "") -> None:

@@ -1,1 +1,1 @@
-"""Machine: hardware, limits, background load and job queue."""
+"""Machine: hardware, limits, runtimes, background load and job queue."""

@@ -1,4 +1,4 @@
-"""Machine page: hardware and limits, loadable providers, measured peaks, and the noise check."""
+"""Machine page: hardware and limits, loadable providers, runtimes, measured peaks, and the noise check."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from core.evidence.noise_check import evaluate
 from core.wire.errors import StoreError, TunerError
 from dashboard import messages, session_jobs, state
 from dashboard.views.machine import facts as machine_facts
+from dashboard.views.machine import runtimes, upgrades
 from dashboard.widgets import job_box, live_view, page_frame, peaks
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
@@ -42,6 +43,9 @@ def page() -> None:
     machine_facts.system(environment)
     st.markdown("#### Execution providers")
     machine_facts.providers(environment)
+    if not state.recorded():
+        runtimes.draw()
+        upgrades.draw()
     _details(environment, newest, found)
 
 

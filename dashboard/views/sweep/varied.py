@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -10,6 +11,7 @@ from core.api.searching import CPU
 from core.spec import TrialSpec
 from core.spec.axes import (
     MAX_POINTS,
+    RUNTIME,
     THREADS,
     Models,
     choices,
@@ -22,14 +24,26 @@ from core.spec.settings import Place, value_words
 from core.spec.space import MODEL, STREAMS, Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import messages, state
+from core.wire.runtime import OWN
+from dashboard import messages, runtimes, state
 
 AXIS = "sweep.axis"
 SECOND = "sweep.second"
 NONE = ""  # no second setting
 VALUES = "sweep.values"  # + "." + name of the axis
 PRESET = "sweep.preset"  # + "." + its number
-PRESETS = {"Streams": (STREAMS,), "Streams × threads": (STREAMS, THREADS)}
+PRESETS = {
+    "Streams": (STREAMS,),
+    "Streams × threads": (STREAMS, THREADS),
+    "Runtimes": (RUNTIME,),
+    "Threads × runtimes": (THREADS, RUNTIME),
+}
+_PRESET_HELP = {
+    "Streams": "Varies the number of callers at the same time.",
+    "Streams × threads": "Varies the number of callers at the same time and the threads of each session.",
+    "Runtimes": "Varies the runtime.",
+    "Threads × runtimes": "Varies the threads of each session; each runtime is a line.",
+}
 
 
 def _values_key(name: str) -> str:
@@ -44,13 +58,17 @@ def _place() -> Place:
     machine = state.environment()
     loadable = [one["name"] for one in machine["providers"] if one["loadable"]]
     chains = [(one, CPU) for one in loadable if one != CPU]
-    return Place(threads=machine["cpu"]["usable"], providers=((CPU,), *chains))
+    devices = tuple(machine.get("openvino_devices", ()))
+    several = (OWN, *runtimes.others()) if runtimes.others() else ()
+    return Place(
+        threads=machine["cpu"]["usable"], providers=((CPU,), *chains), devices=devices, runtimes=several
+    )
 
 
 def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | None:
     """Draw the axes; report a value that cannot be measured and return None."""
     place = _place()
-    names = offered(record.info, place, named)
+    names = offered(record.info, place, named, base.engine)
     _presets(names, place)
     if st.session_state.get(AXIS) not in names:
         st.session_state[AXIS] = names[0]
@@ -87,14 +105,21 @@ def _presets(names: Sequence[str], place: Place) -> None:
                     key=f"{PRESET}.{number}",
                     type="tertiary",
                     on_click=_take_preset,
-                    args=(axes, place.threads),
-                    help="Varies the number of callers at the same time"
-                    + (" and the threads of each session." if THREADS in axes else "."),
+                    args=(axes, place),
+                    help=_PRESET_HELP[label],
                 )
 
 
-def _take_preset(names: Sequence[str], threads: int) -> None:
-    set_axes([Axis(name=one, values=default_values(one, usable_threads=threads)) for one in names])
+def _take_preset(names: Sequence[str], place: Place) -> None:
+    set_axes(
+        [
+            Axis(
+                name=one,
+                values=choices(one, place, {}) or default_values(one, usable_threads=place.threads),
+            )
+            for one in names
+        ]
+    )
 
 
 def _axis(
@@ -117,6 +142,9 @@ def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, plac
             key=key,
             persist_state="session",
             help="Every value is a point. With none chosen, all are.",
+            format_func=partial(runtimes.label, own=state.environment()["libraries"])
+            if name == RUNTIME
+            else str,
         )
         return _read(name, ",".join(texts))
     if not st.session_state.get(key):

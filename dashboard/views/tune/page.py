@@ -157,11 +157,11 @@ def _size_badges(record: ModelRecord | None) -> None:
 def _baseline_label(spec: TrialSpec | None) -> str:
     """Return the label of the next run's baseline."""
     try:
-        pinned = session_jobs.pinned(spec) if spec is not None else None
+        found = session_jobs.baseline(spec) if spec is not None else None
     except TunerError as error:
         messages.report(error)
         return DEFAULT_LABEL
-    return pinned.label if pinned is not None else DEFAULT_LABEL
+    return found.label if found is not None else DEFAULT_LABEL
 
 
 def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
@@ -174,7 +174,7 @@ def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec |
         return None, f"{error.message} {error.hint}"
     if trial is not None and trial.state in ACTIVE:
         return spec, "A trial is running; wait for it or cancel it."
-    return spec, ""
+    return spec, state.lacking(spec, record)
 
 
 def _differs(spec: TrialSpec, trial: Trial) -> bool:
@@ -192,7 +192,7 @@ def run() -> None:
         job = tune_job(
             state.session(),
             spec,
-            baseline=session_jobs.pinned(spec),
+            baseline=session_jobs.baseline(spec),
             model_name=record.name if record else None,
             wait_quiet_s=wait_quiet_s(),
         )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-BFLOAT16 = "bfloat16"
-STRING = "string"
+from core.wire.feeding import BFLOAT16 as BFLOAT16
+from core.wire.feeding import STRING as STRING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
