@@ -428,9 +428,10 @@ def cancel(
 ) -> None:
     """Cancel a fleet run: end its open questions on the hosts, with all their processes.
 
-    Hosts keep what was measured until then; `fleet resume` collects it.
+    What was measured until then is kept: by the command that waits for the run, else by this one.
     """
-    found = fleet.cancel(run, host)
+    with Session(owner=f"fleet client {user_on_host()}") as session:
+        found = fleet.cancel(run, host, session=session)
     if json_:
         print_json(documents.fleet(summary_of(found, Store())))
     else:

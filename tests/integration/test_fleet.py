@@ -425,3 +425,21 @@ def test_the_exit_code_is_the_worst_of_the_hosts(
     done = cli.run_alone(*line, *options(processes))
     assert done.code == 1
     assert "The worker crashed." in done.out + done.err
+
+
+def test_cancel_without_a_waiting_client_collects_what_there_is(
+    cli: CommandLine, processes: FleetProcesses, square: Path
+) -> None:
+    before = len(processes.measured("a"))
+    line = ["fleet", "compare", str(square), "--budget", "600s", "--on", "a", *options(processes)]
+    killed = cli.start(*line)
+    wait_until(lambda: len(processes.measured("a")) > before)
+    killed.kill()
+    killed.communicate()
+    (listed,) = cli.run_alone("fleet", "runs", "--json").document["runs"]
+    assert listed["state"] == "INCOMPLETE"
+    done = cli.run_alone("fleet", "cancel", listed["run"][:12], "--json")
+    (answer,) = done.document["questions"][0]["answers"]
+    assert (done.document["state"], answer["state"]) == ("CANCELLED", "CANCELLED")
+    assert answer["document"]["answer"] == 42  # the document of the cancelled command
+    assert "round" in cli.run_alone("fleet", "logs", listed["run"], "a").out
