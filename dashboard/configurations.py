@@ -235,7 +235,8 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
         own: name of the model of the list; its default carries it where other models are compared, too.
     """
     default = ort_default(specs[baseline])
-    default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
+    without = {"session": default.session, "openvino": default.openvino, "engine": DEFAULT}
+    default = specs[baseline].model_copy(update=without)
     in_several = several_runtimes(specs)
     named: list[str] = []
     for index, spec in enumerate(specs):

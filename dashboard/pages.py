@@ -47,7 +47,7 @@ _TABLE = (
         icon="manage_search",
         group="Measure",
         kept=r"objective|second|weight|limits|under_load|same_latency|budget_s|precision|extend|give_way|variants"
-        r"|fixed|never|own|strategy|warm_start|seed",
+        r"|fixed|never|own|runtimes|strategy|warm_start|seed",
         recorded=demo.searched,
     ),
     Page(

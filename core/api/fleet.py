@@ -364,6 +364,7 @@ class _Work:
                 arguments=_protocol(one.arguments),
                 phase="portability",
                 hosts=hosts,
+                baseline=None if winners.default is None else spec_of(winners.default),
                 candidates={
                     f"winner-of-{winners.hosts[of.key][0]}": spec_of(of) for of in winners.configurations
                 },

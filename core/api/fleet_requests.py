@@ -48,6 +48,7 @@ class Asked:
     phase: Phase = "ask"
     hosts: Sequence[str] = ()  # names; empty: all hosts of the run
     candidates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> configuration
+    baseline: Mapping[str, Any] | None = None  # configuration that the candidates are compared with
 
 
 def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
@@ -62,10 +63,10 @@ def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
     command = _command(asked.command)
     first, model = files.first(command, asked.model)
     arguments = files.arguments(list(asked.arguments))
+    if asked.baseline is not None:
+        arguments += ["--baseline", files.text("ort-default.yaml", _whole(asked.baseline, asked.model))]
     for name, spec in asked.candidates.items():
-        named = {**spec, "model": {**spec.get("model", {}), "path": asked.model}}
-        text = yaml_from_spec(spec_from_dict(named))
-        arguments += ["--candidate", files.text(f"{name}.yaml", load_strict(text))]
+        arguments += ["--candidate", files.text(f"{name}.yaml", _whole(spec, asked.model))]
     question = Question(
         number=number,
         command=command,
@@ -81,6 +82,13 @@ def prepared(asked: Asked, number: int, session: Session) -> PreparedQuestion:
         parcels=files.parcels,
         paths=files.paths,
     )
+
+
+def _whole(spec: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return a configuration as the data of a YAML file."""
+    named = {**spec, "model": {**spec.get("model", {}), "path": model}}
+    found: dict[str, Any] = load_strict(yaml_from_spec(spec_from_dict(named)))
+    return found
 
 
 def _command(name: str) -> Command:

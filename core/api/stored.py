@@ -6,7 +6,6 @@ from typing import Any
 
 from core.api import arguments
 from core.api.explaining import explanation_result
-from core.api.fleet_answers import fleet_result
 from core.api.judging import Accuracies, accuracy_result
 from core.api.load import load_test_result
 from core.api.measuring import comparison_result, trial_result
@@ -16,6 +15,7 @@ from core.api.session import Session, clean_up, default_session
 from core.api.upgrading import upgrade_result
 from core.run.best_point import rank_points
 from core.show import documents, frames
+from core.show.fleet_text import answer
 from core.show.report.subjects import (
     About,
     AboutComparison,
@@ -30,6 +30,7 @@ from core.show.report.subjects import (
     find,
 )
 from core.show.sheets import Sheet, scorecards, sweeps
+from core.show.sheets.fleet import long_table, run_sheet
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import StoreError
@@ -42,8 +43,8 @@ def load_result(
     """Return a stored result.
 
     Args:
-        ref: ID of a trial, load test, comparison, search, upgrade or accuracy, or its first 6 or more
-            characters; name of a sweep or a scorecard.
+        ref: ID of a trial, load test, comparison, search, upgrade, accuracy or fleet run, or its first 6 or
+            more characters; name of a sweep or a scorecard.
         baseline: ID of a trial; then `ref` is the trial that was explained relative to it, as in
             `load_result(candidate, baseline)`.
         session: see `tune`.
@@ -88,7 +89,23 @@ def _result_of(session: Session, about: About) -> Result[Any]:
         case AboutUpgrade():
             return upgrade_result(session, about.record.id)
         case AboutFleet():
-            return fleet_result(session, about.summary.run.id)
+            return _stored_fleet(store, about)
+
+
+def _stored_fleet(store: Store, about: AboutFleet) -> Result[AboutFleet]:
+    """Return a stored fleet run; its frame has a row for each host and configuration of the main question."""
+    main = about.summary.main
+    return Result(
+        kind="fleet",
+        id=about.summary.run.id,
+        read=lambda: about,
+        document=lambda one: documents.fleet(one.summary),
+        content=lambda one: run_sheet(one.summary.run, found=one.summary),
+        says=None if main is None else lambda _: answer(main)[0],
+        numbers=None if main is None else lambda _: long_table(main.matrix, main.portability),
+        store=store,
+        refs=[about.summary.run.id],
+    )
 
 
 def _accuracy(store: Store, ref: str) -> Result[Accuracies] | None:

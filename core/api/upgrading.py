@@ -18,19 +18,21 @@ from core.api.requests import Config, spec_of
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
-from core.evidence.upgrade import STUDY, State, UpgradeRecord, UpgradeRow, headline
+from core.evidence.upgrade import STUDY, UpgradeRecord, UpgradeRow, headline
 from core.process.job_worker import refuse_worker
 from core.run.job import Job
-from core.run.upgrade import AskedModel, AskedUpgrade, found_rows, new_record, put, upgrade_job, upgrades
+from core.run.upgrade import KIND as KIND
+from core.run.upgrade import AskedModel, AskedUpgrade, found_rows, job_of, new_record, put, upgrades
 from core.show import documents
 from core.show.sheets import upgrades as sheets
 from core.spec import TrialSpec
 from core.spec.axes import RUNTIME
+from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, StoreError, WorkerError, error_from_record
 from core.wire.files import expand_home
-from core.wire.runtime import runtime
+from core.wire.runtime import OWN, runtime
 
 MAX_MODELS = 500
 
@@ -102,17 +104,17 @@ def upgrade(
         f"{runtime(asked.after).name}; {record.family} simultaneous interval{'s' * (record.family != 1)}"
     )
     session.last = upgrade_result(session, record.id)
-    status = session.run(upgrade_job(asked, record), on_progress=on_progress, cancel=cancel)
+    status = session.run(job_of(asked, record), on_progress=on_progress, cancel=cancel)
     if status.error is not None:
         raise error_from_record(status.error)
     return session.last
 
 
-def upgrade_work(session: Session, asked: AskedUpgrade) -> tuple[str, Job]:
-    """Return the ID of a new upgrade, and its job for a queue."""
+def upgrade_job(session: Session, asked: AskedUpgrade) -> Job:
+    """Return the job of an upgrade for a queue; it has the ID of the upgrade."""
     record = new_record(asked, time.time())
     put(session.store, record)
-    return record.id, upgrade_job(asked, record)
+    return job_of(asked, record)
 
 
 def asked_upgrade(
@@ -151,6 +153,8 @@ def asked_upgrade(
                 hint="Give a configuration of the engine `onnxruntime`.",
             )
         _check_exists(session, spec)
+        if spec.runtime != OWN:
+            session.note(f"the runtime of the configuration, {runtime(spec.runtime).name}, does not count")
         sides = [spec.model_copy(update={RUNTIME: one}) for one in (old, new)]
         asked.append(AskedModel(label=label, before=sides[0], after=sides[1]))
     return AskedUpgrade(
@@ -176,6 +180,8 @@ def _models(models: ModelLike | Sequence[ModelLike], session: Session) -> list[s
         folder = expand_home(ref)
         found += _inside(folder) if folder.is_dir() else [ref]
     found = list(dict.fromkeys(found))
+    if not found:
+        raise SpecError("No model is named.", hint="Name one or more models.")
     if len(found) > MAX_MODELS:
         raise SpecError(
             f"An upgrade takes at most {MAX_MODELS} models, but got {len(found)}.",
@@ -223,6 +229,11 @@ def _check_exists(session: Session, spec: TrialSpec) -> None:
         resolve_model(session.store, spec.model.path, run=refuse_worker)
 
 
+def stored_upgrades(store: Store) -> list[UpgradeRecord]:
+    """Return all stored upgrades, newest first."""
+    return sorted(upgrades(store, ""), key=lambda one: one.created_at, reverse=True)
+
+
 # --- results ------------------------------------------------------------------------------------------------
 
 
@@ -262,13 +273,3 @@ def stored_upgrade(session: Session, ref: str) -> UpgradeRecord:
     if not found:
         raise StoreError(f"There is no upgrade `{ref[:80]}`.", hint="Start it again.")
     return found[0]
-
-
-def failing(rows: Sequence[UpgradeRow]) -> list[UpgradeRow]:
-    """Return the models that the upgrade breaks: they fail in the new runtime, or their outputs differ."""
-    return [row for row in rows if row.fails]
-
-
-def cancelled(rows: Sequence[UpgradeRow]) -> bool:
-    """Whether a model was not measured because the upgrade was cancelled."""
-    return any(row.state in (State.CANCELLED, State.NOT_MEASURED) for row in rows)

@@ -118,8 +118,9 @@ def compare(
 
     A configuration is a YAML file, a trial ID, a model (its path, or model:NAME) on ONNX Runtime's default, a
     preset, or another engine: OpenVINO, or PyTorch for a model that ORTune converted. Options apply to all
-    configurations; a preset, an engine and a model take the workload of the first file or trial. If batch
-    sizes differ, ORTune compares the times per sample.
+    configurations; a preset, an engine and a model take the workload of the first file or trial. With several
+    --runtime, each configuration runs once in every runtime, unless it names its own. If batch sizes differ,
+    ORTune compares the times per sample.
 
     Exit codes: 0 all verdicts are decided (with --fail-if-slower: no candidate is slower than allowed) · 1 a
     candidate is slower than allowed, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with

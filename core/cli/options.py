@@ -182,12 +182,14 @@ def _parameter(setting: TrialSetting) -> inspect.Parameter:
 def _help(setting: TrialSetting) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
-    default = setting.default
+    default, text = setting.default, setting.help
+    if setting.name == "runtime":
+        text += " Repeatable where configurations are compared: each runs once in every runtime."
     if isinstance(default, bool):
         default = "on" if default else "off"
     choices = f" One of {', '.join(setting.choices)}." if _are_long(setting) else ""
     shown = f" Default: {default}." if default not in ((), {}, "", None) else ""
-    return setting.help + choices + (shown if not isinstance(default, tuple) else "")
+    return text + choices + (shown if not isinstance(default, tuple) else "")
 
 
 def _are_long(setting: TrialSetting) -> bool:

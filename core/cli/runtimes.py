@@ -74,6 +74,7 @@ def add(
     """Add a runtime: a new environment with packages, or an existing one.
 
     Only wheels are installed. A failed or cancelled addition leaves nothing; the next one reuses downloads.
+
     Exit codes: 0 done · 1 the package index cannot be reached · 2 bad input · 130 Ctrl-C.
     """
     with started(Progress(sys.stderr, quiet=quiet)) as session:

@@ -161,8 +161,8 @@ def _exit_code(found: Sequence[UpgradeRow], limit: float | None) -> int:
         )
     if broken or (gate is not None and gate.broken):
         errors = [row.error for row in found]
-        refused = all(row.state == State.FAILED and not row.item.comparison for row in found)
-        return combined_exit_code(errors) if refused else EXIT_FAILED
+        unusable = all(row.state == State.UNUSABLE for row in found)
+        return combined_exit_code(errors) if unusable else EXIT_FAILED
     if gate is not None and gate.open:
         names = ", ".join(gate.open)
         print_error(

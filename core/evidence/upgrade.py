@@ -37,6 +37,7 @@ class State(StrEnum):
     REFUSED = "REFUSED", "fails in the new runtime", "red"
     ONLY_NEW = "ONLY_NEW", "fails in the old runtime only", "blue"
     FAILED = "FAILED", "fails in both runtimes", "red"
+    UNUSABLE = "UNUSABLE", "cannot be compared", "red"
     CANCELLED = "CANCELLED", "cancelled", "gray"
     NOT_MEASURED = "NOT_MEASURED", "not measured", "gray"
 
@@ -94,9 +95,11 @@ class UpgradeRecord:
     id: str
     created_at: float  # seconds since the epoch
     config: str  # configuration of all models, as it was given; empty: ONNX Runtime's defaults
+    names: tuple[str, str]  # of the old and the new runtime
     models: tuple[str, ...]  # all that were asked for, in order
     family: int  # intervals that hold together with 95 %
     state: str = "RUNNING"  # of its job
+    error: ErrorRecord | None = None  # why its job failed or was cancelled
     before: RuntimeSide | None = None  # None: not described yet
     after: RuntimeSide | None = None
     changes: tuple[Change, ...] = ()
@@ -112,8 +115,9 @@ class UpgradeRecord:
     @property
     def title(self) -> str:
         """Both versions as text."""
-        sides = (self.before, self.after)
-        named = [f"{one.onnxruntime or '?'} ({one.name})" if one is not None else "?" for one in sides]
+        if self.before is None or self.after is None:
+            return " → ".join(self.names)
+        named = [f"{one.onnxruntime} ({one.name})" for one in (self.before, self.after)]
         return f"ONNX Runtime {named[0]} → {named[1]}"
 
     def with_item(self, item: UpgradeItem) -> UpgradeRecord:
@@ -152,8 +156,9 @@ class UpgradeRow:
 
     @property
     def fails(self) -> bool:
-        """Whether the upgrade breaks this model: it fails in the new runtime, or its outputs differ."""
-        return self.state in (State.REFUSED, State.FAILED) or self.outputs_differ is True
+        """Whether the upgrade may break this model: it fails in the new runtime, or its outputs differ."""
+        broken = self.state in (State.REFUSED, State.FAILED, State.UNUSABLE)
+        return broken or self.outputs_differ is True
 
 
 def judge(item: UpgradeItem, comparison: Comparison | None, trials: Sequence[Trial] = ()) -> UpgradeRow:
@@ -165,7 +170,7 @@ def judge(item: UpgradeItem, comparison: Comparison | None, trials: Sequence[Tri
         trials: of the comparison.
     """
     if comparison is None:
-        state = State.CANCELLED if _is_cancelled(item.error) else State.FAILED
+        state = State.CANCELLED if _is_cancelled(item.error) else State.UNUSABLE
         return UpgradeRow(item=item, state=state if item.error else State.NOT_MEASURED, error=item.error)
     by_role = {one.role: one.trial for one in reversed(comparison.contestants)}
     by_id = {one.id: one for one in trials}
@@ -193,7 +198,9 @@ def _state(
 ) -> tuple[State, ErrorRecord | None]:
     errors = [None if one is None or one.state != "FAIL" else one.error for one in (before, after)]
     if all(errors):
-        return State.FAILED, errors[1]
+        told = errors[1]
+        short = told is not None and told["type"] == "BudgetError"  # says nothing about the runtimes
+        return (State.UNUSABLE if short else State.FAILED), told
     if errors[1] is not None:
         return State.REFUSED, errors[1]
     if comparison.state == "CANCELLED":
@@ -201,7 +208,7 @@ def _state(
     if errors[0] is not None:
         return State.ONLY_NEW, errors[0]
     if comparison.state == "FAIL":
-        return State.FAILED, comparison.error
+        return State.UNUSABLE, comparison.error
     return (State.COMPARED if comparison.state == "COMPLETE" else State.NOT_MEASURED), None
 
 

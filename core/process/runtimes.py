@@ -19,7 +19,7 @@ import msgspec
 
 from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.files import ROOT, home
-from core.wire.runtime import OWN, Runtime, RuntimeRecord, python_of, runtime
+from core.wire.runtime import OWN, Runtime, RuntimeRecord, command_to_add, python_of, runtime
 
 RECORD_NAME = "runtime.json"
 ENVIRONMENT_NAME = "environment"
@@ -78,20 +78,6 @@ def record(name: str, libraries: Mapping[str, str] = MappingProxyType({})) -> Ru
     if data["managed"]:  # the folder of all runtimes may have moved
         data["python"] = str(python_of(path.with_name(ENVIRONMENT_NAME)))
     return cast(RuntimeRecord, data)
-
-
-def command_to_add(name: str, libraries: Mapping[str, str]) -> str:
-    """Return the command that creates a runtime with the recorded versions of its libraries."""
-    found = [
-        f" --package {package}=={version}"
-        for package, version in sorted(libraries.items())
-        if _OF_A_RUNTIME.fullmatch(package) and _VERSION.fullmatch(version)
-    ]
-    return f"ortune runtimes add {name}{''.join(found[:4]) or ' --package onnxruntime==VERSION'}"
-
-
-_OF_A_RUNTIME = re.compile(r"(onnxruntime|openvino)(-[a-z0-9-]{1,40})?")
-_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+_-]{0,40}")
 
 
 def pinned(text: str, libraries: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -190,7 +190,7 @@ def _settings(spec: dict[str, Any]) -> Any:
     if "feeds" in workload:  # a bundle is unpacked into a new folder each time
         workload["feeds"] = Path(workload["feeds"]).name
     return {
-        **{name: data.get(name) for name in ("session", "engine", "runtime")},
+        **{name: data.get(name) for name in ("session", "engine", "runtime", "openvino")},
         **{name: data["model"].get(name) for name in ("precision", "keep_io_types")},
         "workload": workload,
         "cpus": data.get("protocol", {}).get("cpus"),

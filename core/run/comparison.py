@@ -42,6 +42,7 @@ from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
 from core.wire.output_check import Pairs, not_compared_words, random_operators
+from core.wire.runtime import is_too_new
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # noise of this machine
@@ -193,6 +194,8 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
     cpus = resolved.spec.protocol.cpus
     libraries = prepared.session.get("custom_op_libraries", [])
     plan = reference_plan(original.path, original.info, prepared.feeds, cpus=cpus, libraries=libraries)
+    if is_too_new(original.info["ir_version"], original.info["opset"].get("", 0)):
+        plan["runtime"] = resolved.spec.runtime
     reference = Reference(model=original.name, sha256=original.content_sha256, plan=plan)
     precision = precision_of_model(original)
     return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []

@@ -153,10 +153,17 @@ def contestant_plan(
         plan["streams"], plan["stream_type"] = spec.workload.streams, spec.workload.stream_type
     if spec.runtime != OWN:
         plan["runtime"] = spec.runtime
-    if can(spec.engine, "openvino"):
-        own = spec.openvino
-        plan["openvino"] = {"device": own.device, "properties": own.requested(), "reshape": own.reshape}
+    if (own := openvino_plan(spec)) is not None:
+        plan["openvino"] = own
     return plan
+
+
+def openvino_plan(spec: TrialSpec) -> wire.OpenVinoPlan | None:
+    """Return how OpenVINO compiles the model; None for another engine."""
+    if not can(spec.engine, "openvino"):
+        return None
+    own = spec.openvino
+    return {"device": own.device, "properties": own.requested(), "reshape": own.reshape}
 
 
 def check_streams(spec: TrialSpec, *, allowed: Sequence[int], quota: float | None) -> None:

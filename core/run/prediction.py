@@ -30,6 +30,7 @@ from core.run.launches.budget import (
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.store import Store
+from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 
 COMPARISONS_READ = 8  # the newest: libraries and background load change
@@ -271,15 +272,12 @@ def expected_run_s(spec: TrialSpec, seen: Sequence[MeasuredRun]) -> float:
 
     It assumes a constant cost per sample, which overestimates larger batches; threads do not scale it.
     """
-    work, threads = _work(spec), effective(spec, "intra_op_num_threads")
+    work, name = _work(spec), ENGINES[spec.engine].threads
 
     def distance(one: MeasuredRun) -> tuple[bool, float, bool]:
         apart = abs(math.log(work / _work(one.spec)))
-        return (
-            one.spec.engine != spec.engine,
-            apart,
-            effective(one.spec, "intra_op_num_threads") != threads,
-        )
+        other_threads = name != "" and effective(one.spec, name) != effective(spec, name)
+        return one.spec.engine != spec.engine, apart, other_threads
 
     near = min(seen, key=distance)
     run_s: float = near.run_s * work / _work(near.spec)

@@ -68,13 +68,14 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
         SpecError: the file does not match the spec's hash, or a named library may not be loaded here, see
             `pinned`.
     """
-    wanted = spec.model.sha256
+    wanted, foreign = spec.model.sha256, spec.runtime != OWN
     try:
-        record = resolve_model(store, spec.model.path, run=run)
+        record = resolve_model(store, spec.model.path, run=run, any_version=foreign)
     except ModelError:
         if wanted is None or store.model(wanted) is None:
             raise
-        record = resolve_model(store, wanted, run=run)  # the library has the same content at another path
+        # the library has the same content at another path
+        record = resolve_model(store, wanted, run=run, any_version=foreign)
     if wanted is not None and record.sha256 != wanted:
         raise another_model(record.path, record.sha256, wanted)
     path = spec.model.path if Path(spec.model.path).is_file() else record.path

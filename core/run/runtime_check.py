@@ -27,7 +27,7 @@ from core.wire import engines
 from core.wire.errors import SpecError, WorkerError
 from core.wire.feeding import BFLOAT16
 from core.wire.files import written_whole
-from core.wire.runtime import OWN, runtime
+from core.wire.runtime import OWN, check_versions, runtime
 
 FILE_NAME = "capabilities.json"  # beside the record of the runtime
 NEWER = "Choose a runtime with a newer ONNX Runtime"
@@ -45,14 +45,16 @@ def check_runtime(spec: TrialSpec, info: wire.ModelInfo, run: Run) -> None:
     """Refuse a spec whose runtime lacks a setting, a function, an opset or a provider that it needs.
 
     Args:
-        spec: with its runtime; nothing is refused for ORTune's own.
+        spec: with its runtime; ORTune's own only has limits on the model.
         info: of the model file that runs.
         run: starts a worker where the capabilities of the runtime are not known yet.
 
     Raises:
         SpecError: the runtime lacks something, or cannot load ONNX Runtime at all.
+        ModelError: the model is too new for ORTune's own ONNX Runtime.
     """
     if spec.runtime == OWN:
+        check_versions(info["ir_version"], info["opset"].get("", 0))
         return
     if engines.ENGINES[spec.engine].program:
         raise SpecError(

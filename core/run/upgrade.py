@@ -104,6 +104,7 @@ def new_record(asked: AskedUpgrade, created_at: float) -> UpgradeRecord:
         id=secrets.token_hex(8),
         created_at=created_at,
         config=asked.config,
+        names=(runtime(asked.before).name, runtime(asked.after).name),
         models=tuple(one.label for one in asked.models),
         family=asked.family,
     )
@@ -165,11 +166,12 @@ def _stored(store: Store, comparison_id: str) -> tuple[Comparison | None, Sequen
 # --- the work -----------------------------------------------------------------------------------------------
 
 
-def upgrade_job(asked: AskedUpgrade, record: UpgradeRecord) -> Job:
-    """Return the job; its result names the upgrade."""
+def job_of(asked: AskedUpgrade, record: UpgradeRecord) -> Job:
+    """Return the job, which has the ID of the upgrade."""
     names = f"{runtime(asked.before).name} → {runtime(asked.after).name}"
     count = f"{len(asked.models)} model{'s' * (len(asked.models) != 1)}"
     return Job(
+        id=record.id,
         kind=KIND,
         what=f"upgrade of {count}, {names}",
         work=partial(perform_upgrade, asked, record),
@@ -199,7 +201,7 @@ def perform_upgrade(asked: AskedUpgrade, record: UpgradeRecord, service: Service
                 service.give_way()
     except TunerError as error:
         state = "CANCELLED" if isinstance(error, Cancelled) else "FAIL"
-        put(service.store, replace(record, state=state))
+        put(service.store, replace(record, state=state, error=record_from_error(error)))
         raise
     put(service.store, replace(record, state="COMPLETE"))
     return Outcome(whole=Ending(state="COMPLETE", result={"upgrade": record.id}))

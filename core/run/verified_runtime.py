@@ -1,7 +1,7 @@
 """The runtime in which a recorded configuration is verified: that of its name here, or another on request.
 
-The same packages have another content hash on another machine, because scripts name the path of their
-interpreter. So a different hash is noted, and the versions of the libraries are compared instead.
+A runtime of that name with another content is noted, and the versions of its libraries are compared: another
+Python or another system has other files.
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ def with_runtime_here(
     recorded = runtime(held.spec.runtime)
     if wanted is not None:
         here = runtime(runtimes.pinned(wanted))
-        held = _in(held, here)
         if recorded.name == here.name == OWN:
-            return held, None
+            return _in(held, here), None
         same = recorded == here
         why = "" if same else f"Measured in `{recorded.name}`; verified in `{here.name}`, as requested."
-        return held, _check(recorded, here, why)
+        return _in(held, here), _check(recorded, here, why)
     if recorded.name == OWN:
-        return held, None
+        return _in(held, recorded), None
     try:
         here = runtime(runtimes.pinned(recorded.name, recorded_libraries(held.environment)))
     except (SpecError, StoreError) as error:

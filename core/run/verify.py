@@ -295,7 +295,7 @@ def _run_comparison(
         found.no_speed = f"The comparison has no result: {told}"
         found.transfers = _unmeasured(held)
         return
-    found.notes += _comparison_notes(held, trial)
+    found.notes += [*_comparison_notes(held, trial), *comparison.warnings]
     found.transfers = _transfers(held, request, trial, before)
     if not found.transfers:
         found.no_speed = _nothing_recorded(held, spec)

@@ -256,7 +256,7 @@ def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> dict[str, Any
     return {
         "upgrade": record.id,
         "state": record.state,
-        "error": None,
+        "error": record.error,
         "study": record.study,
         "created_at": record.created_at,
         "config": record.config or None,

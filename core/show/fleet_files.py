@@ -21,7 +21,7 @@ from core.wire.errors import SpecError
 from core.wire.units import visible
 
 _ASKED = ("search", "compare")  # questions whose answer is a configuration
-_SECTIONS = ("session", "workload", "engine", "runtime")
+_SECTIONS = ("session", "workload", "engine", "runtime", "openvino")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,6 +114,8 @@ TERMS: Mapping[str, str] = {
     "cold start": "The cost of the first answer: session creation, the first run, and the first run of a new "
     "input shape.",
     "provider": "The execution provider of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",
+    "runtime": "A Python environment with its own ONNX Runtime, or with OpenVINO, in which a configuration "
+    "runs. `own` is the environment of ORTune.",
     "fallback": "A requested execution provider did not load or did not take a node, so another one "
     "computed it.",
     "fingerprint": "The properties of a machine that decide its speed: CPU, usable threads, kernel, "

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.evidence.measurement import Trial
+from core.wire.engines import DEFAULT
 from core.wire.runtime import OWN, runtime
 
-_ENGINES = ("onnxruntime", "openvino")  # begin the names of the packages that compute
+_OPENVINO = "openvino"  # the engine, and the beginning of its packages' names
 
 
 def runtime_name(spec: Mapping[str, Any]) -> str:
@@ -16,12 +17,18 @@ def runtime_name(spec: Mapping[str, Any]) -> str:
     return runtime(str(spec.get("runtime") or OWN)).name
 
 
-def versions_text(environment: Mapping[str, Any] | None) -> str:
-    """Return the versions of an environment: `onnxruntime 1.30.0, Python 3.12.1`; empty: not known."""
+def versions_text(environment: Mapping[str, Any] | None, engine: str = DEFAULT) -> str:
+    """Return the versions of an environment: `onnxruntime 1.30.0, Python 3.12.1`; empty: not known.
+
+    Args:
+        environment: `wire.Environment`, or a part of it.
+        engine: that computes; the packages of the other one are left out.
+    """
     if not environment:
         return ""
     libraries: Mapping[str, str] = environment.get("libraries") or {}
-    found = [f"{name} {libraries[name]}" for name in sorted(libraries) if name.startswith(_ENGINES)]
+    begin = _OPENVINO if engine == _OPENVINO else DEFAULT
+    found = [f"{name} {libraries[name]}" for name in sorted(libraries) if name.startswith(begin)]
     python = environment.get("python")
     return ", ".join([*found, *([f"Python {python}"] if python else [])])
 
@@ -39,7 +46,7 @@ def runtime_of(spec: Mapping[str, Any], environment: Mapping[str, Any] | None) -
     asked = runtime(str(spec.get("runtime") or OWN))
     if asked.name == OWN:
         return ""
-    versions = versions_text(environment)
+    versions = versions_text(environment, str(spec.get("engine") or DEFAULT))
     digest = f" (SHA-256 {asked.sha256[:12]}…)" if asked.sha256 else ""
     return f"{asked.name}{f': {versions}' if versions else ''}{digest}"
 
@@ -49,7 +56,8 @@ def name_and_versions(trial: Trial | None) -> str:
     if trial is None:
         return ""
     environment = trial.facts.get("environment")
-    found = versions_text({"libraries": environment["libraries"]} if environment else None)
+    libraries = {"libraries": environment["libraries"]} if environment else None
+    found = versions_text(libraries, str(trial.spec.get("engine") or DEFAULT))
     return f"{runtime_name(trial.spec)}{f' ({found})' if found else ''}"
 
 

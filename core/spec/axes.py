@@ -23,13 +23,12 @@ from core.spec.settings import (
     value_words,
 )
 from core.spec.space import MODEL, Axis
-from core.wire.engines import DEFAULT
+from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
 RUNTIME = "runtime"  # the values of a sweep are names, those of a search have hashes
-OPENVINO_THREADS = "openvino.INFERENCE_NUM_THREADS"
 MAX_AXES = 2  # a third would need a series of charts; a search handles more
 MAX_POINTS = 256  # a typing error must not queue thousands of measurements
 STUDY_PREFIX = "curve"
@@ -158,7 +157,7 @@ def check_count(count: int) -> None:
 def axis_names(info: wire.ModelInfo, engine: str = DEFAULT) -> list[str]:
     """The axes that are swept most often on this model with an engine, most usual first."""
     batch = [BATCH] if info["batch_dim"] is not None else []
-    threads = [one for one in (THREADS, OPENVINO_THREADS) if belongs(one, engine)]
+    threads = list(filter(None, [ENGINES[engine].threads]))
     return [*batch, *threads, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
 
 
@@ -193,7 +192,7 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     if name == BATCH:
         return DEFAULT_BATCHES
     row = row_of(name)
-    if row is not None and name not in (THREADS, OPENVINO_THREADS):
+    if row is not None and name not in {one.threads for one in ENGINES.values()}:
         place = Place(threads=usable_threads, streams=True)
         tried = row.search_values(row, place) or row.slider_stops(row, place)
         first = int(row.default or 1)

@@ -17,7 +17,7 @@ from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError
 
 PER_MACHINE = "per_machine"  # section of the file
-_SECTIONS = ("model", "session", "workload", "protocol", "engine", "runtime")
+_SECTIONS = ("model", "session", "workload", "protocol", "engine", "runtime", "openvino")
 
 
 class MachineConfiguration(Spec):

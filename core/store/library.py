@@ -45,8 +45,16 @@ class SampleModel:
 # --- inspecting ---------------------------------------------------------------------------------------------
 
 
-def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.ModelInfo:
+def inspect_cached(
+    store: Store, path: Path, *, run: Run = run_job, any_version: bool = False
+) -> wire.ModelInfo:
     """Return the facts of the model file at `path`; a worker inspects it only if one of its files changed.
+
+    Args:
+        store: holds the cache.
+        path: of the model.
+        run: starts the worker.
+        any_version: also inspect a model that is too new for ORTune's own ONNX Runtime.
 
     Raises:
         ModelError: the file is missing, or is no model that this ONNX Runtime can load.
@@ -57,7 +65,7 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
     cached = store.cached_info(str(path))
     if cached is not None and cached[0] == _stamps(path, _locations(cached[1])):
         return cached[1]
-    info = _inspect(path, run)
+    info = _inspect(path, run, any_version=any_version)
     after = _stamps(path, _locations(info))
     if after[str(path)] == before[str(path)]:  # else it changed meanwhile: inspect it again next time
         _cache(store, path, after, info)
@@ -121,7 +129,7 @@ def _no_file(path: Path, error: OSError) -> ModelError:
 # --- resolving references -----------------------------------------------------------------------------------
 
 
-def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
+def resolve_model(store: Store, ref: str, *, run: Run = run_job, any_version: bool = False) -> ModelRecord:
     """Find the model that `ref` names and return its current facts.
 
     Args:
@@ -129,6 +137,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
         ref: a path (also one relative to ORTune's own folder), a name of the library, a sample's name, or 6
             or more digits of a hash.
         run: starts the worker that inspects, called like `run_job`.
+        any_version: also find a model that is too new for ORTune's own ONNX Runtime.
 
     Returns:
         The library's record if it has this content, else a record with source "file" that is not stored.
@@ -137,7 +146,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
         ModelError: no model has that name; its file is missing, has another content or cannot be loaded.
     """
     if (path := _as_path(ref)) is not None:
-        return _record_of_file(store, path, run)
+        return _record_of_file(store, path, run, any_version=any_version)
     known = store.model(ref)
     if known is None:
         raise _unknown(store, ref)
@@ -146,7 +155,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
             f"The file of model `{known.name}` is gone: `{known.path}`.",
             hint="Put it back, or remove the model from the library and add it again.",
         )
-    record = _record_of_file(store, Path(known.path), run)
+    record = _record_of_file(store, Path(known.path), run, any_version=any_version)
     by_hash = ref not in (known.name, known.path)
     if by_hash and record.content_sha256 != known.content_sha256:
         raise ModelError(
@@ -181,8 +190,8 @@ def _made_sample(name: str) -> Path:
     return home() / "models" / "samples" / f"{PurePosixPath(name).name}.onnx"
 
 
-def _record_of_file(store: Store, path: Path, run: Run) -> ModelRecord:
-    info = inspect_cached(store, path, run=run)
+def _record_of_file(store: Store, path: Path, run: Run, *, any_version: bool = False) -> ModelRecord:
+    info = inspect_cached(store, path, run=run, any_version=any_version)
     known = store.model(info["content_sha256"])
     if known is not None:
         return replace(known, path=str(path), info=info)
@@ -376,8 +385,9 @@ def new_folder(store: Store) -> Iterator[Path]:
         ) from error
 
 
-def _inspect(path: Path, run: Run) -> wire.ModelInfo:
-    return run(wire.INSPECT, {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S)
+def _inspect(path: Path, run: Run, *, any_version: bool = False) -> wire.ModelInfo:
+    asked = {"path": str(path), **({"any_version": True} if any_version else {})}
+    return run(wire.INSPECT, asked, timeout_s=INSPECT_TIMEOUT_S)
 
 
 def _add_folder(

@@ -610,6 +610,8 @@ class AccuracyPlan(TypedDict):
     seed: int  # of inputs with a range of random values
     output: str  # name of the output with the classes; empty: the only candidate
     dataset: DatasetPlan
+    engine: NotRequired[str]  # a row of `engines`; absent: ONNX Runtime
+    openvino: NotRequired[OpenVinoPlan]  # of the engine OpenVINO
     # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows], `rows`: hashes
     # uint64 [rows], or nothing where rows cannot be told apart
     scores_path: str

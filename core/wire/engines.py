@@ -53,6 +53,7 @@ class Engine:
     ref: str = ""  # its name on the command line; empty: none is needed
     program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
     packages: tuple[str, ...] = ()  # distributions, one of which a runtime needs for it
+    threads: str = ""  # the setting of its number of threads; empty: it has none
 
 
 DEFAULT = "onnxruntime"
@@ -65,14 +66,16 @@ ENGINES: Mapping[str, Engine] = {
         "the ONNX file",
         "core.worker.measure.inference",
         frozenset(ABILITIES) - {"openvino"},
+        threads="intra_op_num_threads",
     ),
     "openvino": Engine(
         "OpenVINO",
         "the ONNX file with OpenVINO's own runtime",
         "core.worker.session.openvino_engine",
-        frozenset({"openvino", "bind", "streams", "place", "fork", "cap"}),
+        frozenset({"openvino", "bind", "accuracy", "streams", "place", "fork", "cap"}),
         ref="openvino",
         packages=("openvino", "openvino-nightly"),
+        threads="openvino.INFERENCE_NUM_THREADS",
     ),
     "torch-eager": Engine(
         "PyTorch eager", _PROGRAM, _TORCH, ref="torch:eager", program=True, packages=("torch",)

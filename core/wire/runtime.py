@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -16,9 +17,12 @@ from typing import TYPE_CHECKING, TypedDict
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
 
-from core.wire.errors import SpecError
+from core.wire.errors import ModelError, SpecError
 
 OWN = "own"
+OWN_VERSION = "1.31"  # of ORTune's own ONNX Runtime; tests compare these limits with the installed one
+OWN_IR_VERSION = 13  # newest that it reads
+OWN_OPSET = 26  # newest of ai.onnx that it reads
 # One Identity node, float32 [1], opset 13, IR 8: the smallest model that every runtime can load.
 IDENTITY_MODEL = bytes.fromhex(
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
@@ -38,6 +42,34 @@ class Runtime:
     def __str__(self) -> str:
         """Its text in a configuration."""
         return f"{self.name}@sha256:{self.sha256}" if self.sha256 else self.name
+
+
+def check_versions(ir_version: int, opset: int) -> None:
+    """Refuse a model that is too new for ORTune's own ONNX Runtime.
+
+    Args:
+        ir_version: of the model.
+        opset: of ai.onnx; 0: it uses none.
+
+    Raises:
+        ModelError: one of them is too new.
+    """
+    if ir_version > OWN_IR_VERSION:
+        raise ModelError(
+            f"The model has IR version {ir_version}, ONNX Runtime {OWN_VERSION} loads {OWN_IR_VERSION} at "
+            "most.",
+            hint=f"Choose a newer `runtime`, or save the model with `ir_version` {OWN_IR_VERSION}.",
+        )
+    if opset > OWN_OPSET:
+        raise ModelError(
+            f"The model uses ai.onnx opset {opset}, ONNX Runtime {OWN_VERSION} loads {OWN_OPSET} at most.",
+            hint=f"Choose a newer `runtime`, or export the model with opset {OWN_OPSET} or older.",
+        )
+
+
+def is_too_new(ir_version: int, opset: int) -> bool:
+    """Whether `check_versions` refuses a model."""
+    return ir_version > OWN_IR_VERSION or opset > OWN_OPSET
 
 
 class RuntimeRecord(TypedDict):
@@ -83,6 +115,20 @@ def runtime(text: str) -> Runtime:
 def runtime_text(text: str) -> str:
     """Return the text of a runtime in its one spelling; raises like `runtime`."""
     return str(runtime(text))
+
+
+def command_to_add(name: str, libraries: Mapping[str, str]) -> str:
+    """Return the command that creates a runtime with the recorded versions of its libraries."""
+    found = [
+        f" --package {package}=={version}"
+        for package, version in sorted(libraries.items())
+        if _OF_A_RUNTIME.fullmatch(package) and _VERSION.fullmatch(version)
+    ]
+    return f"ortune runtimes add {name}{''.join(found[:4]) or ' --package onnxruntime==VERSION'}"
+
+
+_OF_A_RUNTIME = re.compile(r"(onnxruntime|openvino)(-[a-z0-9-]{1,40})?")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+_-]{0,40}")
 
 
 def python_of(environment: Path) -> Path:

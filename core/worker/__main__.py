@@ -31,7 +31,7 @@ def _environment(payload: Any, progress: Progress) -> Mapping[str, Any]:
 def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.models import inspect_model
 
-    return inspect_model(payload["path"])
+    return inspect_model(payload["path"], any_version=payload.get("any_version", False))
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:

@@ -136,7 +136,7 @@ def _outcome(trial: Trial) -> str:
 
 def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the settings of a stored spec, flat; a spec contains the differences from the defaults."""
-    for part in ("session", "workload"):
+    for part in ("session", "openvino", "workload"):
         for name, value in (spec.get(part) or {}).items():
             if name == "providers":
                 yield name, ", ".join(str(one.get("name", "")) for one in value)

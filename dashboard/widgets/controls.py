@@ -274,9 +274,10 @@ def apply_preset(name: str) -> None:
     for setting in SETTINGS:
         if setting.name == "custom_op_libraries":  # the model needs them with any settings
             continue
-        if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
+        if setting.target in ("attribute", *ENTRIES, "session", "openvino") or setting.name in (
             "batch_size",
             "use_io_binding",
+            "engine",
         ):
             st.session_state[fields.key(setting.name)] = wanted[fields.key(setting.name)]
     for widget in [str(k) for k in st.session_state if str(k).startswith(fields.OPTIONS)]:

@@ -28,6 +28,7 @@ from core.spec import (
 from core.spec.datasets import DatasetSpec, PreprocessingSpec
 from core.spec.effort import EFFORTS
 from core.spec.load import BatchingSpec
+from core.spec.openvino import OpenVinoSpec
 from core.spec.settings import ENTRIES, SETTINGS
 from core.spec.targets import TargetSpec
 from docs.generator.markdown import bullets, code, codes, fence, link, page, table, value
@@ -39,6 +40,10 @@ PARTS: dict[str, tuple[type[BaseModel], str]] = {
     "session.providers": (ProviderSpec, "A list: the provider chain, in order of preference."),
     "workload": (WorkloadSpec, "The inputs of one inference, and how ORTune passes them."),
     "protocol": (ProtocolSpec, "How precisely to measure, and for how long."),
+    "openvino": (
+        OpenVinoSpec,
+        "Settings of the engine OpenVINO, by its own names.",
+    ),
     "dynamic_batching": (
         BatchingSpec,
         "Dynamic batching of requests in front of the session; the keys are Triton's. Load tests use it, and "

@@ -38,7 +38,8 @@ from docs.generator.markdown import (
     value,
 )
 
-GROUPS = ("Workload", "Threads", "Providers", "Graph", "Memory", "Model", "Protocol")  # as on the Tune page
+# as on the Tune page
+GROUPS = ("Workload", "Threads", "Providers", "Graph", "Memory", "OpenVINO", "Model", "Protocol")
 _CPU, _CUDA, _DML = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Dml"))
 _SUFFIX = "ExecutionProvider"
 
@@ -95,8 +96,10 @@ def yaml_key(one: TrialSetting) -> str:
     return code(f"{section}{one.field}")
 
 
+NOT_VARIED = "not varied"
 _PLACES = {
     "": {},
+    "if the objective is throughput": {"streams": True},
     "if the objective or a constraint is about memory": {"memory": True},
     "if the objective is per sample and the model has a free batch dimension": {"any_batch": True},
 }
@@ -106,13 +109,22 @@ def searched(one: TrialSetting) -> str:
     """Return which values a search tries, as they are with 8 threads, and under which condition."""
     if one.name == "providers":
         return "every provider chain that loads on the machine"
+    if one.target == "openvino":
+        found = _searched_values(one)
+        return f"with the engine {code('openvino')}: {found}" if found != NOT_VARIED else found
+    return _searched_values(one)
+
+
+def _searched_values(one: TrialSetting) -> str:
+    if one.name == "openvino.device":
+        return "every device that OpenVINO has on the machine"
     for condition, facts in _PLACES.items():
         found = one.search_values(one, Place(threads=8, **facts))
         if found:
             words = ", ".join(value(each) for each in found)
             machine = " (on a machine with 8 usable threads)" if _by_threads(one, facts) else ""
             return f"{words}{machine}{f', {condition}' if condition else ''}"
-    return "not varied"
+    return NOT_VARIED
 
 
 def _by_threads(one: TrialSetting, facts: Mapping[str, Any]) -> bool:

@@ -45,7 +45,7 @@ TITLES = [one.title for one in PAGES.values()]
 PLOTS = {"Tune": 1, "Search": 2, "Compare": 1, "Sweep": 2, "Profile": 1, "Explain": 2, "Graph": 1, "Load": 1}
 ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("bar-action", "search-run", "compare-run"))
 # Pages without an action at the end of the bar; Models and Tune have theirs elsewhere.
-WITHOUT_ACTION = ("Tune", "Graph", "Models", "History")
+WITHOUT_ACTION = ("Tune", "Fleet", "Graph", "Models", "History")
 
 
 def told(home: Path, job: str, kind: str, **live: Any) -> None:
@@ -133,7 +133,8 @@ def go_to(page: Page, name: str) -> None:
 
 
 LOW: ViewportSize = {"width": 1280, "height": 720}
-WITHOUT_PICTURES = ("Variants", "Accuracy")  # nothing is recorded of the sample model on this machine
+# nothing is recorded of the sample model on this machine, and no fleet run
+WITHOUT_PICTURES = ("Variants", "Accuracy", "Fleet")
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 # Widths of a small screen and of a phone; no scheme makes a page wider, so each is tested in one.

@@ -18,7 +18,8 @@ from core import wire
 from core.run.plan import feed_plan
 from core.spec import WorkloadSpec
 from core.wire.errors import ModelError
-from core.worker.models import MAX_IR_VERSION, MAX_OPSET, inspect_model
+from core.wire.runtime import OWN_IR_VERSION, OWN_OPSET
+from core.worker.models import inspect_model
 from tests import tiny_models as tiny
 
 
@@ -431,7 +432,7 @@ def outcome(path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("make", "newest", "what"),
-    [(tiny.newer_ir, MAX_IR_VERSION, "IR version"), (tiny.newer_opset, MAX_OPSET, "opset")],
+    [(tiny.newer_ir, OWN_IR_VERSION, "IR version"), (tiny.newer_opset, OWN_OPSET, "opset")],
 )
 def test_the_limits_on_versions_are_those_of_the_installed_onnx_runtime(
     tmp_path: Path, make: Callable[[Path, int], Path], newest: int, what: str
@@ -442,8 +443,10 @@ def test_the_limits_on_versions_are_those_of_the_installed_onnx_runtime(
     path = make(tmp_path / "newer.onnx", newest + 1)
     with pytest.raises(Exception, match=r"opset|IR version"):
         ort.InferenceSession(path)
+    assert inspect_model(str(path), any_version=True)["inputs"]  # for a newer runtime
     error = refused(path)
     assert what in error.message
+    assert "newer `runtime`" in error.hint
     assert str(newest) in error.message
     assert str(newest + 1) in error.message
 

@@ -106,6 +106,18 @@ def test_the_default_of_a_runtime_is_measured_in_that_runtime(line: CommandLine,
     assert len(Store(line.home / "ortune.db").trials_of(default.document["comparison"])) == 1
 
 
+@simulated
+def test_a_runtime_with_and_without_its_hash_is_one_request(
+    line: CommandLine, square: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "default.yaml"
+    file.write_text(f"schema: 1\nmodel:\n  path: {square}\nruntime: same\n")
+    asked = ("--runtime", pinned(line, "same"), "--baseline", str(file))
+    done = line.run("tune", str(square), *asked, "--runs", "6", "--quiet", "--json")
+    trials = Store(line.home / "ortune.db").trials_of(done.document["comparison"])
+    assert [one.id for one in trials] == [done.document["trial"]]
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -216,6 +228,17 @@ def test_a_load_test_serves_from_each_runtime(line: CommandLine, square: Path) -
     assert [one["label"] for one in served] == ["ORT default (own)", "ORT default (same)"]
     assert [one["spec"].get("runtime", "own") for one in served] == ["own", pinned(line, "same")]
     assert not any(one["error"] for one in served)
+    assert ["libraries" in one for one in served] == [False, True]
+
+
+@simulated
+def test_a_search_in_a_changed_runtime_is_not_continued(changeable: CommandLine, square: Path) -> None:
+    asked = ("--vary", "runtime=same", "--budget", "6", "--quiet", "--json")
+    study = changeable.run("search", str(square), *asked).document["study"]
+    assert changeable.run("search", "--resume", study, "--dry-run").code == 0
+    other_runtimes.change(changeable.home, "same")
+    again = changeable.run("search", "--resume", study, "--dry-run")
+    assert (again.code, "The runtime `same` is another one" in again.err) == (2, True)
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -274,6 +297,27 @@ def test_verification_runs_in_the_runtime_of_the_name_and_notes_another_content(
     assert (checks()["runtime"], checks()["ONNX Runtime"]) == ("OK", "OK")
     other_runtimes.change(changeable.home, "same")
     assert (checks()["runtime"], checks()["ONNX Runtime"]) == ("NOTE", "OK")
+
+
+@simulated
+def test_a_recorded_baseline_is_measured_in_its_runtime_or_the_reason_is_told(
+    changeable: CommandLine, square: Path, tmp_path: Path
+) -> None:
+    asked = ("--runtime", "same", "--runtime", "own", "--intra-op-num-threads", "1")
+    trial = changeable.run("tune", str(square), *asked, *FEW, "--json").document["trial"]
+    bundle = tmp_path / "two.zip"
+    assert changeable.run("export", trial, "--format", "bundle", "-o", str(bundle)).code == 0
+
+    def verified() -> Any:
+        return changeable.run("verify", str(bundle), "--json", "--quiet").document
+
+    other_runtimes.change(changeable.home, "same")  # its name counts, as on another machine
+    _, before = verified()["fast"]["gains"]
+    assert (before["against"], before["here"] is None) == ("`runtime same`", False)
+    shutil.rmtree(changeable.home / "runtimes" / "same")
+    found = verified()
+    assert found["fast"]["gains"][1]["here"] is None
+    assert any("There is no runtime `same`" in one for one in found["notes"])
 
 
 @needs_older_onnxruntime

@@ -5,6 +5,7 @@ The environment has numpy and ONNX Runtime only, so a job that imports more fail
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from core.run.graph import draw_optimized, optimized_graph
 from core.run.plan import contestant_plan
 from core.run.preparation import prepare_trial, resolve_trial
 from core.run.profiling import perform_profile
-from core.run.runtime_check import capabilities, check_runtime
+from core.run.runtime_check import FILE_NAME, capabilities, check_runtime
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import ModelError, SpecError
 from tests import other_runtimes, tiny_models
+from tests.command_line import CommandLine
 from tests.other_runtimes import needs_older_onnxruntime
 
 pytestmark = needs_older_onnxruntime
@@ -171,6 +173,35 @@ def test_the_optimized_graph_is_that_of_the_older_version(store: Store, model: P
     assert found.effective_providers == ("CPUExecutionProvider",)
     own = one.model_copy(update={"runtime": "own"})
     assert optimized_graph(store, own, record, fingerprint="this machine") is None
+
+
+def test_a_configuration_that_it_cannot_run_is_refused_and_the_others_are_compared(
+    cli: CommandLine, mlp: str, tmp_path: Path
+) -> None:
+    """The older version measures with I/O binding and in several processes; a newer setting is refused."""
+    other_runtimes.add(cli.home, "older", older=True)
+    asked = {
+        "unknown": {"session": {"session_config_entries": {"session.intra_op.spin_duration_us": "100"}}},
+        "bound": {"workload": {"use_io_binding": True}},
+        "processes": {"workload": {"streams": 2, "stream_type": "processes"}},
+    }
+    options = []
+    for name, parts in asked.items():
+        data = {"schema": 1, "model": {"path": mlp}, "runtime": "older", **parts}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(data))
+        options += ["--candidate", str(tmp_path / f"{name}.yaml")]
+    done = cli.run("compare", mlp, *options, "--runs", "6", "--json")
+    document = done.document
+    refused, bound, processes, *_ = document["trials"]
+    assert "unknown.yaml (older) is left out: The runtime `older`" in done.err
+    assert refused["state"] == "FAIL"
+    assert "does not know `session.intra_op.spin_duration_us`" in refused["error"]["message"]
+    assert len(document["warnings"]) == 1
+    known = json.loads((cli.home / "runtimes" / "older" / FILE_NAME).read_text())["found"]
+    for one in (bound, processes):
+        assert one["state"] == "COMPLETE"
+        assert one["environment"]["libraries"]["onnxruntime"] == known["version"]
+        assert one["placement"]["CPUExecutionProvider"]["ran_nodes"] > 0
 
 
 def test_a_job_that_needs_ortunes_own_libraries_is_not_started_there(home: Path, model: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from core.wire.errors import Cancelled, SpecError
 from core.wire.runtime import LOCK_NAME
 from tests import other_runtimes, tiny_wheels
 from tests.command_line import CommandLine
+from tests.small_disks import small_disk
 from tests.waiting import wait_until, wait_until_gone
 
 SLEEPS = "#!/bin/sh\nexec sleep 600\n"
@@ -137,6 +139,27 @@ def test_a_wrong_hash_in_a_lock_file_is_refused_and_leaves_nothing(
     assert content(line) == []
 
 
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_uv_installs_the_same_content_as_pip(added: Any, line: CommandLine, tmp_path: Path) -> None:
+    _, document = added
+    line.environment |= {
+        "PATH": os.environ["PATH"],
+        "UV_OFFLINE": "1",
+        "UV_FIND_LINKS": line.environment["PIP_FIND_LINKS"],
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_NO_CONFIG": "1",
+    }
+    done = line.run("runtimes", "add", "ort118", "--package", "onnxruntime==1.18.*", "--json")
+    assert done.code == 0, done.err
+    record = done.document["runtime"]
+    assert record["installer"].startswith("uv ")
+    assert record["sha256"] == document["runtime"]["sha256"]
+    python = Path(record["python"])
+    files = [one for one in python.parent.parent.rglob("*.py") if not one.is_symlink()]
+    assert files
+    assert {one.stat().st_nlink for one in files} == {1}  # a change here reaches no other environment
+
+
 def test_packages_without_an_engine_and_packages_that_do_not_exist_are_refused(line: CommandLine) -> None:
     done = line.run("runtimes", "add", "one", "--package", "onnxruntime-ep-tiny")
     assert done.code == EXIT_BAD_INPUT
@@ -170,14 +193,25 @@ def test_a_killed_addition_ends_its_programs_and_the_next_removes_its_draft(
     assert content(line) == ["mine"]
 
 
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk_is_said_and_nothing_stays(line: CommandLine) -> None:
+    with small_disk() as home:
+        line.live_in(home)
+        done = line.run("runtimes", "add", "one", "--package", "onnxruntime")
+        assert done.code == EXIT_BAD_INPUT
+        assert "disk is full" in done.err
+        assert content(line) == []
+
+
 # --- existing environments ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def same(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A command line with the runtime `mine`: this environment."""
+    """A command line with the runtime `mine`: an existing environment with the installed ONNX Runtime."""
     line = CommandLine(tmp_path_factory.mktemp("same"))
-    done = line.run("runtimes", "add", "mine", "--python", sys.executable, "--json")
+    python = other_runtimes.add(tmp_path_factory.mktemp("elsewhere"), "x")["python"]
+    done = line.run("runtimes", "add", "mine", "--python", python, "--json")
     assert done.code == 0, done.err
     assert not done.document["runtime"]["managed"]
     assert "lock_sha256" not in done.document["runtime"]

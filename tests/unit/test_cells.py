@@ -231,6 +231,13 @@ def test_an_unknown_placement_is_not_zero_nodes() -> None:
     assert column_of(found, "share of node time") == [None]
 
 
+def test_nodes_that_an_older_version_does_not_tell_are_not_zero() -> None:
+    ran = {"CPUExecutionProvider": {"nodes": None, "ran_nodes": 5, "time_s": 0.001}}
+    found = placement(result(placement=ran))
+    assert column_of(found, "nodes") == [None]
+    assert column_of(found, "after fusion") == [5]
+
+
 def test_casts_and_the_precision_that_was_really_used_are_said() -> None:
     casts = {
         "inserted_casts": 4,

@@ -21,6 +21,7 @@ from core.cli import COMMANDS
 from core.spec import spec_from_yaml
 from core.spec.metrics import METRICS
 from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
+from core.spec.study import study_from_yaml
 from core.wire.variables import VARIABLES
 from docs import generate, generator
 from docs.generator import project, tree
@@ -320,6 +321,8 @@ CONFIGURATIONS = [
 def test_every_configuration_loads_or_says_that_it_is_a_fragment(block: Block) -> None:
     if "# fragment" in block.text:
         assert yaml.safe_load(block.text)
+    elif "\nquestions:" in block.text:
+        assert study_from_yaml(block.text).questions
     else:
         spec_from_yaml(block.text)
 

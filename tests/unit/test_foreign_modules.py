@@ -167,6 +167,20 @@ def test_a_module_is_written_in_the_grammar_and_with_the_library_of_python_3_10(
 
 
 @pytest.mark.parametrize("module", sorted(REACHABLE))
+def test_no_finally_ends_what_was_raised(module: str) -> None:
+    """Python 3.14 warns of it, and a warning may be an error."""
+    ends = [
+        inner
+        for one in ast.walk(tree_of(module))
+        if isinstance(one, ast.Try)
+        for statement in one.finalbody
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Return | ast.Break | ast.Continue)
+    ]
+    assert ends == []
+
+
+@pytest.mark.parametrize("module", sorted(REACHABLE))
 def test_a_module_imports_numpy_and_onnxruntime_and_no_other_package(module: str) -> None:
     tree = tree_of(module)
     packages = {name.split(".")[0] for name, _ in imported(tree)} - {"core", "numpy", "onnxruntime"}

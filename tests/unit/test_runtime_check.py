@@ -16,7 +16,8 @@ from core.run.accuracy import key_of
 from core.run.runtime_check import FILE_NAME, capabilities, check_runtime, known_settings, require_package
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.settings.config_entries import KNOWN_CONFIG_ENTRIES
-from core.wire.errors import SpecError, WorkerError
+from core.wire.errors import ModelError, SpecError, WorkerError
+from core.wire.runtime import OWN_IR_VERSION
 from core.worker.machine.loading import why_not
 from tests.other_runtimes import change
 
@@ -175,9 +176,13 @@ def test_an_engine_that_runs_a_program_stays_in_ortunes_own_runtime() -> None:
     assert "torch-eager" in refusal(spec(engine="torch-eager")).message
 
 
-def test_ortunes_own_runtime_and_other_engines_are_not_asked() -> None:
+def test_ortunes_own_runtime_is_not_asked_and_has_the_limits_of_its_version() -> None:
     asked = Answers()
-    check_runtime(spec(runtime="own"), info(ir_version=99), asked)
+    check_runtime(spec(runtime="own"), info(ir_version=OWN_IR_VERSION), asked)
+    with pytest.raises(ModelError, match="IR version 99"):
+        check_runtime(spec(runtime="own"), info(ir_version=99), asked)
+    with pytest.raises(ModelError, match="opset 99"):
+        check_runtime(spec(runtime="own"), {**info(), "opset": {"": 99}}, asked)
     require_package("own", "PIL", "pillow", asked, needs="this")
     assert asked.asked == []
 

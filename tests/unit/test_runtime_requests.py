@@ -134,7 +134,7 @@ def test_output_of_programs_becomes_plain_text() -> None:
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", SpecError, "another hash"),
         ("NewConnectionError: Failed to establish", WorkerError, "cannot be reached"),
         ("ERROR: No matching distribution found for onnxruntime==9", SpecError, "No package fits"),
-        ("Error: Command 'ensurepip' returned", SpecError, "ensurepip"),
+        ("/usr/bin/python3: No module named ensurepip", SpecError, "ensurepip"),
         ("ERROR: boom", WorkerError, "status 3: ERROR: boom"),
         ("", WorkerError, "it said nothing"),
     ],

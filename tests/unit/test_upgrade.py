@@ -97,8 +97,16 @@ def test_a_model_that_a_runtime_refuses_is_a_result(
     assert found.outputs_differ is None
 
 
+def test_a_budget_that_is_too_small_says_nothing_about_the_runtimes() -> None:
+    short: ErrorRecord = {**REFUSAL, "type": "BudgetError"}
+    trials = [trial(one, state="FAIL", error=short) for one in ("old", "new")]
+    comparison = builders.comparison({"new": "candidate", "old": "baseline"}, state="FAIL", error=short)
+    found = judge(UpgradeItem(model="m", comparison="c1"), comparison, trials)
+    assert (found.state, found.fails, found.error) == (State.UNUSABLE, True, short)
+
+
 def test_a_model_without_a_comparison_has_its_error_or_is_not_measured() -> None:
-    assert judge(UpgradeItem(model="m", error=REFUSAL), None).state == State.FAILED
+    assert judge(UpgradeItem(model="m", error=REFUSAL), None).state == State.UNUSABLE
     assert (
         judge(UpgradeItem(model="m", error={**REFUSAL, "type": "Cancelled"}), None).state == State.CANCELLED
     )
@@ -145,13 +153,19 @@ def test_outputs_that_cannot_be_compared_are_said_to_be_unknown() -> None:
 
 
 def asked(*models: str) -> UpgradeRecord:
-    return UpgradeRecord(version=1, id="a" * 16, created_at=0.0, config="", models=models, family=len(models))
+    return UpgradeRecord(
+        version=1,
+        id="a" * 16,
+        created_at=0.0,
+        config="",
+        names=("old", "new"),
+        models=models,
+        family=len(models),
+    )
 
 
 def test_every_model_that_was_asked_for_has_a_row_in_order() -> None:
-    record = UpgradeRecord(
-        version=1, id="a" * 16, created_at=0.0, config="", models=("a", "b", "c"), family=3
-    )
+    record = asked("a", "b", "c")
     found = rows(record, [row(model="b")])
     assert [(one.item.model, one.state) for one in found] == [
         ("a", State.NOT_MEASURED),
@@ -190,9 +204,7 @@ def test_the_gate_names_models_beyond_it_and_those_that_may_be() -> None:
 
 
 def test_the_sheet_shows_every_model_and_what_is_wrong_with_it() -> None:
-    record = UpgradeRecord(
-        version=1, id="a" * 16, created_at=0.0, config="", models=("x", "m.onnx"), family=2
-    )
+    record = asked("x", "m.onnx")
     found = [row(0.8, "x"), refused("new", state="FAIL")]
     table = upgrades.models(found)
     assert column_of(table, "result") == ["1.250× slower", "fails in the new runtime"]

@@ -121,6 +121,7 @@ OPTIONS_NAMED = {
     "dashboard/views/models/page.py": "the operator starts the server with it",
     "core/run/importing.py": "after the name of the page",
     "core/wire/feeding.py": "after the name of the field",
+    "core/wire/runtime.py": "the command that creates a runtime, and the format of lock files",
     "core/wire/variables.py": "the reference of variables",
 }
 SHOWN_BY_PAGES = ("dashboard", "core/run", "core/spec", "core/evidence", "core/store", "core/wire")

@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, home
 from core.wire.errors import Cancelled, SpecError, WorkerError, record_from_error
 from core.wire.files import ROOT
+from core.wire.runtime import OWN
 from dashboard import state
+from dashboard.views.accuracy import evaluations
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy import threshold as accuracy_threshold
@@ -74,6 +77,7 @@ def put(
     labels: Any,
     *,
     names: Sequence[str] = NAMES,
+    runtime: str = OWN,
     **changes: Any,
 ) -> Accuracy:
     """Store an evaluation with these probabilities [samples, classes]."""
@@ -95,7 +99,8 @@ def put(
         "effective_providers": ["CPUExecutionProvider"],
         "notes": [],
     }
-    spec = TrialSpec(model=ModelRef(path=record.path, sha256=record.sha256), dataset=data)
+    model = ModelRef(path=record.path, sha256=record.sha256)
+    spec = TrialSpec(model=model, dataset=data, runtime=runtime)
     kept = Accuracy(
         id=one,
         key=one,
@@ -129,6 +134,20 @@ def open_accuracy(open_page: Open, record: ModelRecord, data: DatasetSpec | None
         form(at, "path").set_value(data.path).run()
         assert not at.exception, [one.value for one in at.exception]
     return at
+
+
+def test_an_evaluation_in_another_runtime_is_not_one_in_ortunes_own(
+    open_page: Open, mlp: ModelRecord, data: DatasetSpec
+) -> None:
+    other = f"ort130@sha256:{'1' * 64}"
+    there = put(mlp, data, SCORES, LABELS, runtime=other)
+    own = evaluations.on_default(mlp, data)
+    moved = replace(own, spec=own.spec.model_copy(update={"runtime": other}))
+    assert evaluations.find([own]) == []
+    assert [one.accuracy.id for one in evaluations.find([moved])] == [there.id]
+    assert "ort130" in moved.name
+    assert "ort130" not in own.name
+    assert lines(open_accuracy(open_page, mlp, data), "Nothing evaluated")
 
 
 # --- before there is anything

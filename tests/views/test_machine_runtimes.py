@@ -46,6 +46,20 @@ def test_adding_and_removing_is_off_unless_the_operator_allows_it(home: Path, op
     assert not at.button(key=CHECK).disabled
 
 
+def test_a_press_of_a_disabled_button_changes_nothing(
+    home: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOW_RUNTIMES, "1")
+    other_runtimes.add(home, "same")
+    asked = click(open_page("machine"), REMOVE)
+    form = click(open_page("machine"), ADD)
+    monkeypatch.delenv(ALLOW_RUNTIMES)
+    monkeypatch.setattr(state.scheduler(), "submit", lambda job: pytest.fail(job.what))
+    for at in (click(asked, "machine.runtimes.removed"), fill(form, "one", "onnxruntime")):
+        assert any(f"{ALLOW_RUNTIMES}=1" in one.value.replace("\\", "") for one in at.error)
+    assert [one["name"] for one in runtimes.records()] == ["same"]
+
+
 def test_the_list_shows_the_facts_of_each(home: Path, open_page: Open) -> None:
     record = other_runtimes.add(home, "same")
     at = open_page("machine")

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from core.run import runtime_check
+from core.spec.axes import RUNTIME
 from core.store import ModelRecord
-from core.wire.runtime import OWN, RuntimeRecord
+from core.wire.runtime import OWN, RuntimeRecord, runtime
 from dashboard import fields, runtimes, state
+from dashboard.views.search import form
+from dashboard.views.sweep import varied
 from tests import other_runtimes
 from tests.fresh_environment import onnxruntime_distribution
 from tests.views import sample_results
-from tests.views.page import Open, click, keys, lines, texts, unfolded, widget
+from tests.views.page import Open, click, keys, lines, table, texts, unfolded, widget
 
 NAME = "same"
 
@@ -125,3 +128,60 @@ def test_an_old_label_still_names_its_runtime(other: RuntimeRecord) -> None:
         label = runtimes.label(text, {"onnxruntime": "1.30.0"})
         assert label != text
         assert runtimes.chosen(label) == text.partition("@")[0]
+
+
+def test_a_search_varies_the_runtimes_that_are_chosen_and_no_others(
+    open_page: Open, mlp: ModelRecord, other: RuntimeRecord
+) -> None:
+    at = open_page("search", model=mlp)
+    assert RUNTIME not in at.session_state[form.VARY]
+    at.session_state["search.changes"] = True
+    at.run()
+    at.multiselect(key=form.RUNTIMES).set_value([NAME]).run()
+    assert not at.exception
+    assert RUNTIME in at.session_state[form.VARY]
+    assert f"runtime {NAME}" in at.multiselect(key=form.EXCLUDED).options
+
+
+def test_a_sweep_varies_the_runtime(open_page: Open, mlp: ModelRecord, other: RuntimeRecord) -> None:
+    at = open_page("sweep", model=mlp)
+    at.selectbox(key=varied.AXIS).set_value(RUNTIME).run()
+    assert not at.exception
+    assert [runtimes.chosen(one) for one in at.multiselect(key=f"{varied.VALUES}.{RUNTIME}").options] == [
+        OWN,
+        NAME,
+    ]
+    assert not at.button(key="sweep.run").disabled
+    at.session_state[fields.key("runs")] = 50
+    click(at, "sweep.run")
+    assert state.scheduler().join(120)
+    at.run()
+    assert not at.exception
+    assert {runtime(one.spec.get("runtime", OWN)).name for one in state.store().trials(state="COMPLETE")} == {
+        OWN,
+        NAME,
+    }
+    assert lines(at, NAME)
+
+
+def test_the_history_finds_results_by_their_runtime(
+    open_page: Open, mlp: ModelRecord, other: RuntimeRecord
+) -> None:
+    for name in (OWN, f"{NAME}@sha256:{other['sha256']}"):
+        spec = sample_results.spec_for(mlp).model_copy(update={RUNTIME: name})
+        sample_results.put_measured(state.store(), mlp, spec, fingerprint="here", rows=1)
+    at = open_page("history")
+    assert len(table(at, "Changed")) == 2
+    at.text_input(key="history.search").set_value(NAME).run()
+    (row,) = table(at, "Changed")["Changed"].tolist()
+    assert row == f"runtime {NAME}"
+
+
+def test_a_removed_runtime_of_a_search_form_is_left_out(
+    open_page: Open, mlp: ModelRecord, other: RuntimeRecord
+) -> None:
+    at = open_page("search", model=mlp)
+    at.session_state[form.RUNTIMES] = ["gone"]
+    at.run()
+    assert not at.exception
+    assert RUNTIME not in at.session_state[form.VARY]

@@ -166,14 +166,15 @@ def deviation_between(machines: Sequence[Measured]) -> FleetInterval:
     noise_df = (n * noise) ** 2 / math.fsum(max(one.error, _LEAST) ** 4 / one.df for one in machines)
     df = 2 / (2 / (n - 1) + EXCESS_KURTOSIS / n)
 
-    def share_below(deviation: float) -> float:
+    def share_below(variance: float, deviation: float) -> float:
         whole = deviation**2 + noise
-        return f_cdf(seen / whole, df, min(_MOST_DF, noise_df * (whole / noise) ** 2))
+        return f_cdf(variance / whole, df, min(_MOST_DF, noise_df * (whole / noise) ** 2))
 
-    high = _solve(lambda s: share_below(s) - _TAIL)
+    # Machines that agree better than their noise allows do so by chance, which would give an empty interval.
+    high = _solve(lambda s: share_below(max(seen, noise), s) - _TAIL)
     return FleetInterval(
         value=math.sqrt(max(0.0, seen - noise)),
-        low=_solve(lambda s: share_below(s) - (1 - _TAIL)),
+        low=_solve(lambda s: share_below(seen, s) - (1 - _TAIL)),
         high=None if high >= _LARGEST else high,
     )
 

@@ -251,6 +251,7 @@ class LoadConfiguration(TypedDict):
     stream_type: str  # "threads" or "processes"
     effective_providers: list[str]
     error: str  # why it has no result; empty: it has
+    libraries: NotRequired[dict[str, str]]  # versions in another runtime than ORTune's own
 
 
 class Alone(TypedDict):

@@ -20,6 +20,7 @@ from typing import Any
 
 from core import wire
 from core.process import runtimes
+from core.process.engine_packages import installed
 from core.process.job_worker import Run
 from core.run.accuracy.accuracy_metrics import (
     DELTA,
@@ -33,7 +34,7 @@ from core.run.accuracy.accuracy_metrics import (
     scores_of,
     summary,
 )
-from core.run.plan import feed_plan, session_plan
+from core.run.plan import feed_plan, openvino_plan, session_plan
 from core.run.preparation import Resolved, describe, inspect_model, prepare_trial, resolve_trial
 from core.run.runtime_check import check_runtime, require_package
 from core.run.variants import variant_of
@@ -252,6 +253,8 @@ def _plan(
         "dataset": dataset,
         "scores_path": "",
     }
+    if (own := openvino_plan(resolved.spec)) is not None:
+        plan["engine"], plan["openvino"] = resolved.spec.engine, own
     notes = [BATCH_NOTE.format(rows=feeds["batch_size"])] if live else []
     return plan, [*notes, *(f"fp16 copy: {note}" for note in copied)]
 
@@ -285,6 +288,9 @@ def key_of(spec: TrialSpec, model_sha256: str) -> str:
         "dataset": [plan, dataset.output],
         "files": _stamp(plan),
     }
+    if spec.engine != engines.DEFAULT:
+        versions = installed(spec.engine) if spec.runtime == OWN else {}
+        request["engine"] = [spec.engine, spec.openvino.model_dump(exclude_defaults=True), versions]
     if spec.runtime != OWN:
         request["runtime"] = spec.runtime if runtime(spec.runtime).sha256 else runtimes.pinned(spec.runtime)
     if values := spec.workload.feed_values:

@@ -20,7 +20,7 @@ from core.process.contestant_workers import Workers
 from core.run.job import Ending, Outcome, Service
 from core.run.load.prepared import PreparedService, prepare_services
 from core.run.load.questions import LoadRun
-from core.run.preparation import describe, environment_of
+from core.run.preparation import describe, describe_runtime, environment_of
 from core.spec.load import LoadSpec
 from core.wire import Environment
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -47,6 +47,10 @@ def perform_load(
     """
     prepared = prepare_services(trial, configurations, load, service)
     machine, notes = describe(partial(environment_of, service.environment, prepared[0].spec.runtime))
+    for one in prepared:
+        used, _ = describe_runtime(service.environment, one.spec.runtime)
+        if used is not None:
+            one.facts["libraries"] = used["libraries"]
     with Workers(service.cancel, service.fork_server) as workers:
         test = LoadRun(prepared, load, workers, service)
         error: TunerError | None = None

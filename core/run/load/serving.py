@@ -28,6 +28,7 @@ from core.process.cpu_use import snapshot
 from core.run.launches.blocks import park, start_loaded
 from core.spec.load import BatchingSpec
 from core.wire import traffic_record
+from core.wire.engines import ENGINES
 from core.wire.errors import Cancelled, SpecError, TunerError
 from core.wire.limits import allowed_cpus
 from core.wire.traffic_record import TrafficRecord
@@ -205,7 +206,10 @@ def _batching(spec: BatchingSpec | None) -> wire.BatchingPlan | None:
 def _may_spin(service: Service) -> bool:
     """Whether a stream may wait without sleeping: it needs a CPU that no thread of the session uses."""
     cpus = service.entry.plan["cpus"] or allowed_cpus()
-    threads = int(service.entry.plan["session"]["attributes"].get("intra_op_num_threads", 0)) or len(cpus)
+    plan = service.entry.plan
+    own = plan["openvino"]["properties"] if "openvino" in plan else plan["session"]["attributes"]
+    name = ENGINES[plan["engine"]].threads.rpartition(".")[2]
+    threads = int(own.get(name, 0)) or len(cpus)
     return len(cpus) >= SPIN_CPUS and service.streams == 1 and threads < len(cpus)
 
 

@@ -66,6 +66,8 @@ def checked(
     Raises:
         SpecError: the name is invalid or reserved, or an argument is invalid or contradicts another.
     """
+    if not name.strip():
+        raise SpecError("A runtime needs a name.", hint="Choose one, for example `ort130`.")
     if (asked := runtime(name)).sha256 or asked.name == OWN:
         raise SpecError(
             f"`{name[:120]}` is no name for a new runtime"

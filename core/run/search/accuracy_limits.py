@@ -21,6 +21,11 @@ CHANGES_NUMBERS = (  # settings that may change outputs; all others change only 
     "graph_optimization_level",
     "disabled_optimizers",
     "session.set_denormal_as_zero",
+    "openvino.device",
+    "openvino.INFERENCE_PRECISION_HINT",
+    "openvino.EXECUTION_MODE_HINT",
+    "openvino.reshape",
+    "openvino.properties",
 )
 
 
@@ -29,7 +34,8 @@ def output_settings_only(spec: TrialSpec) -> TrialSpec:
     idle = {
         one.name: None
         for one in SETTINGS
-        if one.target in ("attribute", "config_entry", "run_entry") and one.name not in CHANGES_NUMBERS
+        if one.target in ("attribute", "config_entry", "run_entry", "openvino")
+        and one.name not in CHANGES_NUMBERS
     }
     if spec.workload.batch_size == 1:  # any batch gives the same accuracy
         idle["batch_size"] = None

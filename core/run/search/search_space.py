@@ -15,6 +15,7 @@ from core.run.preparation import Resolved
 from core.run.runtime_check import capabilities
 from core.run.variants import creation_check, family, make_chain, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec, is_provider_option
+from core.spec.axes import RUNTIME
 from core.spec.question import Question
 from core.spec.settings import Place, Value, short, trial_setting
 from core.spec.space import (
@@ -165,6 +166,8 @@ def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -
         SpecError: an unknown setting or value.
     """
     vary = {name: values for name, values in question.vary.items() if name != MODEL}
+    if vary and question.runtimes:
+        vary.setdefault(RUNTIME, list(question.runtimes))
     _check_streams(base, question, vary)
     found = axes_from_user(base, vary) if question.vary else search_axes(base, place)
     return [*found, *([models.axis] if models.axis is not None else [])]

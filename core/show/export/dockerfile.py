@@ -11,6 +11,7 @@ from core.show.export.header import head
 from core.show.export.programs import ort_spec
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
+from core.wire.runtime import OWN, command_to_add, runtime
 
 _BODY = """\
 ARG PYTHON={python}
@@ -27,7 +28,11 @@ WORKDIR /srv/ortune
 COPY ${{BUNDLE}} bundle.zip
 
 ENV ORT_DISABLE_TELEMETRY=1 ORTUNE_HOME=/srv/ortune/home
-CMD ["python", "-m", "core", "verify", "bundle.zip"]
+{adds}CMD ["python", "-m", "core", "verify", "bundle.zip"]
+"""
+_ADDS = """\
+# The environment that the trial ran in.
+RUN {command}
 """
 
 
@@ -49,9 +54,15 @@ def export_dockerfile(source: ExportSource, accepted: str) -> str:
         "cpus", "the bundle contains it, but a container may have other CPUs; set them with --cpuset-cpus"
     )
     machine: Mapping[str, Any] = source.trial.facts.get("environment") or {}
-    python = str(machine.get("python") or "3.11")
+    asked = runtime(spec.runtime)
+    python, adds = str(machine.get("python") or "3.11"), ""
+    if asked.name != OWN:  # ORTune runs in the Python of the image, and adds the runtime beside itself
+        command = command_to_add(asked.name, machine.get("libraries") or {})
+        python, adds = "3.11", _ADDS.format(command=command)
+        why = "the image adds it with the same versions of ONNX Runtime, on the image's Python"
+        tracker.mark_unsupported("runtime", why)
     version = ".".join(part for part in python.split(".")[:2] if part.isdecimal()) or "3.11"
-    body = _BODY.format(python=version, trial=source.trial.id)
+    body = _BODY.format(python=version, trial=source.trial.id, adds=adds)
     return f"{head(source.trial, accepted, tracker, *notes)}\n\n{body}"
 
 

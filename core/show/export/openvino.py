@@ -1,4 +1,4 @@
-"""Writes the settings of a trial on OpenVINO, for ONNX Runtime's provider and for `compile_model`. Pure.
+"""Writes the settings of a trial on OpenVINO, for `compile_model` and ONNX Runtime's provider. Pure.
 
 Source: the options of ONNX Runtime's OpenVINO provider, and OpenVINO's properties.
 """
@@ -13,7 +13,10 @@ from core.run.plan import session_plan
 from core.show.export.header import head
 from core.show.export.programs import OTHER_RUNTIMES, accelerators, ort_spec
 from core.show.export.unsupported import SettingTracker
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.settings import SETTINGS
 from core.spec.strict_yaml import dump_yaml
+from core.wire import engines
 from core.wire.errors import SpecError
 
 NAME = "OpenVINOExecutionProvider"
@@ -34,6 +37,9 @@ def export_openvino(source: ExportSource, accepted: str) -> str:
     Raises:
         SpecError: the trial does not run on OpenVINO.
     """
+    own = spec_from_dict(source.trial.spec)
+    if engines.can(own.engine, "openvino"):
+        return _of_engine(source, own, accepted)
     trial, spec = source.trial, ort_spec(source.trial)
     plan, tracker = session_plan(spec.session), SettingTracker(spec)
     first = plan["providers"][0]
@@ -56,6 +62,17 @@ def export_openvino(source: ExportSource, accepted: str) -> str:
         "PERFORMANCE_HINT is not from the trial: LATENCY matches its one caller at a time.",
     ]
     return f"{head(trial, accepted, tracker, *notes)}\n{dump_yaml(document)}"
+
+
+def _of_engine(source: ExportSource, spec: TrialSpec, accepted: str) -> str:
+    """Return the settings of a trial of the engine OpenVINO, which needs no translation."""
+    tracker = SettingTracker(spec)
+    tracker.mark_exported("engine", *(one.name for one in SETTINGS if one.target == "openvino"))
+    if spec.openvino.reshape:
+        tracker.mark_unsupported("openvino.reshape", "call `model.reshape` before `compile_model`")
+    document = {"device": spec.openvino.device, "openvino": spec.openvino.requested()}
+    notes = ["`openvino`: for openvino.Core().compile_model(model, device, config)."]
+    return f"{head(source.trial, accepted, tracker, *notes)}\n{dump_yaml(document)}"
 
 
 def _properties(options: Mapping[str, str], tracker: SettingTracker) -> dict[str, Any]:

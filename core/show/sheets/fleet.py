@@ -18,6 +18,7 @@ from core.show.fleet_text import (
     OUTCOMES,
     STATES,
     answer,
+    busy_note,
     cost_sentence,
     deviation_text,
     disagreement_text,
@@ -31,12 +32,13 @@ from core.show.fleet_text import (
     spread_note,
     title,
 )
-from core.show.format import when
+from core.show.format import short, when
 from core.show.report.cost import ASSUMES
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, Value, tabulate
 from core.wire.units import DASH, size
 
+CONFIGURATION_LIMIT = 44  # characters of a configuration on a terminal
 MOST_COLUMNS = 4  # configurations beside each other on a terminal; more are listed below each other
 _STATE_COLORS: Mapping[str, Color] = {"FAIL": "red", "LOST": "red", "CANCELLED": "orange"}
 
@@ -80,6 +82,7 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
         parts += [Note(text)] if (text := spread_note(section.spreads)) else []
     if section.costs is not None:
         parts += [Note(cost_sentence(section.costs, named)), cost_table(section.costs, named), Note(ASSUMES)]
+        parts += [Note(text, "orange")] if (text := busy_note(of)) else []
     return parts
 
 
@@ -121,7 +124,7 @@ def speedup_table(of: Matrix) -> Table:
     return tabulate(
         of.rows,
         (Column("host", tells=True), lambda one: one.host),
-        *[(Column(named[key]), _speedup_of(key, of.metric)) for key in shown],
+        *[(Column(short(named[key], CONFIGURATION_LIMIT)), _speedup_of(key, of.metric)) for key in shown],
         (Column("state"), _state),
     )
 
@@ -158,7 +161,7 @@ def long_table(of: Matrix, portable: Portability | None = None) -> Table:
         pairs,
         (Column("question", "count", key="question", on="none"), lambda _: of.question),
         (Column("host", key="host", tells=True), lambda pair: pair[0].host),
-        (Column("configuration", key="configuration"), lambda pair: named[pair[1]]),
+        (Column("configuration", key="configuration", most=CONFIGURATION_LIMIT), lambda pair: named[pair[1]]),
         (Column("speed-up"), lambda pair: _with_rejection(pair, of.metric)),
         (Column("verdict", key="verdict", on="none"), lambda pair: cell(pair).verdict or ""),
         *[
@@ -202,13 +205,15 @@ def best_table(of: Matrix) -> Table:
         of.rows,
         (Column("host", key="host", tells=True), lambda one: one.host),
         (Column("result", key="result"), lambda one: OUTCOMES.get(one.text, one.text) or _state(one)),
-        (Column("best configuration", key="configuration"), best),
+        (Column("best configuration", key="configuration", most=CONFIGURATION_LIMIT), best),
         (Column("speed-up", key="speed_up"), gain),
         (
             Column("constraints", key="constraints"),
             lambda one: "; ".join(f"{limit.limit}: {limit.state.lower()}" for limit in one.limits),
         ),
         (Column("background load", key="background_load"), lambda one: one.busy),
+        drop=("background load", "constraints"),
+        solid=("host",),
     )
 
 
@@ -246,7 +251,10 @@ def regret_table(of: Matrix, found: Portability) -> Table:
     return tabulate(
         rows,
         (Column("host", tells=True, help=_REGRET_HELP), lambda one: one.host),
-        *[(Column(f"regret of {named[one.key]}"), text(one.key)) for one in of.configurations],
+        *[
+            (Column(f"regret of {short(named[one.key], CONFIGURATION_LIMIT)}"), text(one.key))
+            for one in of.configurations
+        ],
     )
 
 
@@ -264,7 +272,10 @@ def worst_table(of: Matrix, found: Portability) -> Table:
 
     return tabulate(
         keys,
-        (Column("configuration", key="configuration", tells=True), named.__getitem__),
+        (
+            Column("configuration", key="configuration", tells=True, most=CONFIGURATION_LIMIT),
+            named.__getitem__,
+        ),
         (
             Column("worst regret", right=True),
             lambda key: regret_text(by_key[key].regret) if key in by_key else DASH,
@@ -292,7 +303,10 @@ def spread_table(found: Sequence[Spread], named: Mapping[str, str], kinds: Mappi
         found,
         (Column("kind", key="kind", tells=True), lambda one: kinds.get(one.kind, one.kind[:8])),
         (Column("machines", "count", key="machines"), lambda one: len(one.hosts)),
-        (Column("number", key="number"), lambda one: f"{one.number}, {named[one.configuration]}"),
+        (
+            Column("number", key="number", most=CONFIGURATION_LIMIT),
+            lambda one: f"{one.number}, {named[one.configuration]}",
+        ),
         (
             Column("spread between machines", help=_SPREAD_HELP),
             lambda one: deviation_text(one.deviation),
@@ -307,6 +321,7 @@ def spread_table(found: Sequence[Spread], named: Mapping[str, str], kinds: Mappi
         (Column("lowest", key="lowest"), lambda one: one.lowest),
         (Column("highest", key="highest"), lambda one: one.highest),
         (Column("highest / lowest", "number", key="ratio"), lambda one: one.ratio),
+        drop=("lowest", "highest", "machines"),
     )
 
 
@@ -329,7 +344,10 @@ def cost_table(found: Costs, named: Mapping[str, str]) -> Table:
     return tabulate(
         found.hosts,
         (Column("host", key="host", tells=True), lambda one: one.host),
-        (Column("configuration", key="configuration"), lambda one: named.get(one.configuration, "")),
+        (
+            Column("configuration", key="configuration", most=CONFIGURATION_LIMIT),
+            lambda one: named.get(one.configuration, ""),
+        ),
         (Column("price per hour", "number", key="price_per_hour"), lambda one: one.price_per_hour),
         (Column("samples/s", "number", key="samples_per_s"), lambda one: one.throughput.value),
         (Column("per million", right=True), lambda one: money_text(one.per_million.value)),
@@ -343,6 +361,8 @@ def cost_table(found: Costs, named: Mapping[str, str]) -> Table:
             )
         ],
         (Column("cheapest", key="cheapest"), place),
+        drop=("price per hour", "samples/s"),
+        solid=("host", "95 % interval"),
     )
 
 

@@ -94,8 +94,7 @@ def _configurations(trial: Trial, result: LoadResult) -> Iterator[Fact]:
     several = len(result["configurations"]) > 1
     for number, one in enumerate(result["configurations"]):
         told = "1 stream" if one["streams"] == 1 else f"{one['streams']} streams ({one['stream_type']})"
-        environment = trial.facts.get("environment") if number == 0 else None  # the trial is of the first
-        ran_in = runtime_of(one["spec"], environment)
+        ran_in = runtime_of(one["spec"], {"libraries": one.get("libraries") or {}})
         if several:
             named = f", runtime {ran_in}" if ran_in else ""
             text = f"{one['label']}: {one['model']}, {told}{named}"

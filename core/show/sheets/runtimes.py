@@ -32,10 +32,7 @@ def listed(records: Sequence[RuntimeRecord]) -> Table:
         (Column("size", "bytes"), lambda one: one["size_bytes"]),
         (Column("hash"), lambda one: one["sha256"][:12]),
         (Column("added"), lambda one: when(one["created_at"])),
-        (
-            Column("environment", on="browser"),
-            lambda one: "managed" if one["managed"] else clipped(one["python"]),
-        ),
+        (Column("environment", on="browser"), environment_text),
     )
 
 

@@ -219,6 +219,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
     parts: Sequence[Part] = [
         *_fallback(result),
         *advice_facts(said),
+        *runtime_fact(trial),
         Fact("profiled", f"{runs_words(profile)}, batch {result.get('batch_size')}"),
         Fact("time per run", time_words(profile)),
         Fact("overhead", _overhead(result)),

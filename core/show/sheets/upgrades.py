@@ -36,6 +36,7 @@ def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> Sheet:
     told = [
         *(Note(f"{row.item.model}: {text}", color) for row in found for text, color in _remarks(row)),
         *([Note(record.changes_reason, "orange")] if record.changes_reason else []),
+        *([Note(f"{record.error['message']} {record.error['hint']}", "orange")] if record.error else []),
     ]
     covered = intervals_text(found)
     return Sheet(
@@ -161,7 +162,7 @@ def _remarks(row: UpgradeRow) -> list[tuple[str, Color | None]]:
     """Return what the table does not show: errors, differing outputs, warnings, and the sizes used."""
     found: list[tuple[str, Color | None]] = []
     if row.error is not None:
-        where = "" if row.state == State.FAILED else f"{row.state.word}: "
+        where = "" if row.state == State.UNUSABLE else f"{row.state.word}: "
         found.append((f"{where}{row.error['message']} {row.error['hint']}".strip(), row.state.color))
     if row.outputs_differ:
         found.append((f"OUTPUTS DIFFER: {row.outputs_reason}", "red"))

@@ -590,7 +590,7 @@ SETTINGS: tuple[TrialSetting, ...] = (
         kind="text",
         default="CPU",
         help="Device that runs the model: `CPU`, `GPU`, `GPU.1`, `NPU`, `AUTO`, `AUTO:GPU,CPU`, "
-        "`HETERO:GPU,CPU`. A device that is not there is an error; OpenVINO never falls back silently.",
+        "`HETERO:GPU,CPU`. A device that is not there is an error.",
         search_values=devices,
     ),
     TrialSetting(

@@ -5,17 +5,19 @@ The parent computes accuracy from that file. This module computes no metric.
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from core import wire
 from core.wire import Progress
+from core.wire.engines import ENGINES
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
 from core.worker.data.datasets import Dataset, open_dataset
 from core.worker.data.datasets.labels import check_range
@@ -56,9 +58,9 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
             "The data have no labels, so the accuracy cannot be measured.",
             hint="Give an .npz with labels, a folder for each class, or a CSV of path and label.",
         )
-    built = build_session(plan["model_path"], plan["session"])
     batch_size = _batch_size(plan)
-    found = _run(built, plan, data, batch_size, progress)
+    session, built = _session(plan)
+    found = _run(session, plan, data, batch_size, progress)
     scores = found.scores
     classes = max(2, scores.shape[1])
     check_range(labels, classes)
@@ -87,6 +89,16 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
     }
 
 
+def _session(plan: wire.AccuracyPlan) -> tuple[_Session, BuiltSession | Any]:
+    """Return what runs arrays by name, and how it differs from the request."""
+    if "openvino" in plan:
+        module = importlib.import_module(ENGINES[plan["engine"]].module)  # only of an engine that runs
+        other = module.rows_session(plan["model_path"], plan["openvino"], plan["inputs"])
+        return other, other.built
+    built = build_session(plan["model_path"], plan["session"])
+    return _OrtSession(built), built
+
+
 def _batch_size(plan: wire.AccuracyPlan) -> int:
     """Return the batch size: the size along the batch axis, which all inputs share."""
     for one in plan["inputs"]:
@@ -110,17 +122,42 @@ class _Scores:
     output: str
 
 
+class _Session(Protocol):
+    """A model that runs arrays by name."""
+
+    def get_outputs(self) -> Sequence[Any]:
+        """Describe the outputs: name and type, such as "tensor(float)"."""
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """Return the outputs called `names`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OrtSession:
+    """A session of ONNX Runtime."""
+
+    built: BuiltSession
+
+    def get_outputs(self) -> Sequence[Any]:
+        outputs: Sequence[Any] = self.built.session.get_outputs()
+        return outputs
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        with translate_errors():
+            values: list[Array] = self.built.session.run(names, feeds, self.built.run_options)
+        return values
+
+
 def _run(
-    built: BuiltSession, plan: wire.AccuracyPlan, data: Dataset, batch_size: int, progress: Progress
+    session: _Session, plan: wire.AccuracyPlan, data: Dataset, batch_size: int, progress: Progress
 ) -> _Scores:
-    names = _candidates(built.session.get_outputs(), plan["output"])
+    names = _candidates(session.get_outputs(), plan["output"])
     kept: Array | None = None
     output, done, told = "", 0, 0.0
     generated_inputs = data.generated_inputs(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
     from_data = [one for one in plan["inputs"] if one["name"] not in generated_inputs]
     for batch in data.batches(from_data, plan["batch_axes"], batch_size):
-        with translate_errors():
-            values = built.session.run(names, {**batch.feeds, **generated_inputs}, built.run_options)
+        values = session.run(names, {**batch.feeds, **generated_inputs})
         if kept is None:
             output, first = _with_classes(dict(zip(names, values, strict=True)), batch_size)
             names = [output]

@@ -29,7 +29,10 @@ INTERFACES = (
     "OrtValue.ortvalue_from_numpy_with_onnx_type",
 )
 MODULES = ("PIL", "mlperf_loadgen")
-DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
+DOMAINS = (
+    *("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"),
+    *("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "org.pytorch.aten"),
+)
 # No release reads versions as high as these, so the search ends.
 _HIGHEST = 60
 _KNOWN_IR, _KNOWN_OPSET = 8, 13  # that every version since 1.17 reads

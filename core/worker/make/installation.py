@@ -41,6 +41,7 @@ _REDIRECTS = (
 _QUIET = {
     **{"NO_COLOR": "1", "PIP_NO_INPUT": "1", "PIP_PROGRESS_BAR": "off", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     **{"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"},
+    "UV_LINK_MODE": "copy",  # a hard link would change the cache, and every environment, with one of them
 }
 _CERTIFICATES = {"UV_NATIVE_TLS": "true", "UV_SYSTEM_CERTS": "true"}  # those of the system, as pip uses
 _ESCAPE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
@@ -222,7 +223,7 @@ def _explain(program: str, code: int, lines: Sequence[str]) -> NoReturn:
             f"No package fits: {last}",
             hint="Choose another version, or another Python with `--base`; only wheels are installed.",
         )
-    if "ensurepip" in said:
+    if "No module named ensurepip" in said or "ensurepip is disabled" in said:
         raise SpecError(
             "The interpreter cannot create an environment with pip: it lacks `ensurepip`.",
             hint="Install its package for `venv` (such as python3-venv), or install `uv`.",
@@ -350,7 +351,9 @@ class _Pip:
         self._pip = [str(python_of(environment)), "-m", "pip"]
 
     def create(self, base: str, progress: Progress) -> str:
-        run_program([base, "-I", "-m", "venv", str(self._environment)], progress, "create")
+        # two steps, because `venv` hides why the second one fails
+        run_program([base, "-I", "-m", "venv", "--without-pip", str(self._environment)], progress, "create")
+        run_program([self._pip[0], "-m", "ensurepip", "--upgrade", "--default-pip"], progress, "create")
         said = run_program([*self._pip, "--version"], progress, "create")[-1]
         version = " ".join(said.split()[:2])
         if _numbers(version) < (22, 2):

@@ -97,7 +97,7 @@ def _named(path: Path, folder: Path, notes: list[str]) -> tuple[ModelProto, Path
     from core.worker.models import read_model
     from core.worker.models.graphs import name_nodes, named_copy
 
-    model = read_model(path)
+    model = read_model(path, any_version=True)  # a session refuses what its runtime cannot load
     return model, named_copy(model, path, folder, notes) if name_nodes(model) else path
 
 

@@ -19,6 +19,7 @@ from onnx import ModelProto, TensorProto
 from core.wire import ExternalFile, InputInfo, ModelInfo
 from core.wire.errors import ModelError
 from core.wire.files import sha256_of
+from core.wire.runtime import check_versions
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
 from core.worker.models.functions import expanded_nodes
 from core.worker.models.graphs import (
@@ -34,8 +35,6 @@ from core.worker.models.graphs import (
 from core.worker.models.ort_format import describe, is_ort_format
 from core.worker.models.ranges import RangeFinder
 
-MAX_IR_VERSION = 13  # of ONNX Runtime 1.31; the limits are tested against the installed one
-MAX_OPSET = 26
 MOST_NODES = 10_000_000  # with local functions expanded; the largest models in use have under a million
 
 # Exceptions for messages whose bytes parse but make no sense: text that is not UTF-8, unknown types.
@@ -66,7 +65,7 @@ _OTHER_FORMATS = (
 )
 
 
-def inspect_model(path: str) -> ModelInfo:
+def inspect_model(path: str, *, any_version: bool = False) -> ModelInfo:
     """Describe the model in `path` without loading its external data.
 
     `nodes` and `op_counts` count the bodies of If, Loop and Scan; a call of a model-local function is one
@@ -80,7 +79,7 @@ def inspect_model(path: str) -> ModelInfo:
     file = Path(path)
     if is_ort_format(file):
         return describe(file, file_sha256(file))
-    model = read_model(file)
+    model = read_model(file, any_version=any_version)
     try:
         info = _described(model, file)
         json.dumps(info)  # text that is not UTF-8 would be bytes here, which the pipe cannot carry
@@ -120,8 +119,12 @@ def _described(model: ModelProto, file: Path) -> ModelInfo:
     }
 
 
-def read_model(file: Path) -> ModelProto:
+def read_model(file: Path, *, any_version: bool = False) -> ModelProto:
     """Parse `file` without its external data, and refuse what the installed ONNX Runtime cannot load.
+
+    Args:
+        file: the model.
+        any_version: also read one that is too new for it, for another runtime.
 
     Raises:
         ModelError: see `inspect_model`.
@@ -145,7 +148,9 @@ def read_model(file: Path) -> ModelProto:
             f"The graph of `{file.name}` has no output, so there is nothing to run.",
             hint="Export the model with at least one output.",
         )
-    _check_versions(model)
+    if not any_version:
+        opsets = [one.version for one in model.opset_import if domain_name(one.domain) == ""]
+        check_versions(model.ir_version, max(opsets, default=0))
     if (nodes := expanded_nodes(model)) > MOST_NODES:
         raise ModelError(
             f"The local functions of `{file.name}` call each other so often that they unfold to {nodes:,} "
@@ -201,20 +206,6 @@ def _unreadable(file: Path) -> ModelError:
     if file.suffix.lower() in (".yaml", ".yml"):
         hint = "A configuration is given with `--config`, or to `compare`."
     return ModelError(f"`{file.name}` is not an ONNX file.", hint=hint)
-
-
-def _check_versions(model: ModelProto) -> None:
-    if model.ir_version > MAX_IR_VERSION:
-        raise ModelError(
-            f"The model has IR version {model.ir_version}, ONNX Runtime 1.31 loads {MAX_IR_VERSION} at most.",
-            hint=f"Export it again, or set its `ir_version` to {MAX_IR_VERSION} with the onnx package.",
-        )
-    opset = max((one.version for one in model.opset_import if domain_name(one.domain) == ""), default=0)
-    if opset > MAX_OPSET:
-        raise ModelError(
-            f"The model uses ai.onnx opset {opset}, ONNX Runtime 1.31 loads {MAX_OPSET} at most.",
-            hint=f"Export it with opset {MAX_OPSET} or older, or convert it with `onnx.version_converter`.",
-        )
 
 
 def _is_weight(tensor: TensorProto) -> bool:

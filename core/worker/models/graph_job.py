@@ -73,7 +73,7 @@ def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply
     """
     progress("read", 0, 1)
     file = Path(plan["model_path"])
-    model = read_model(file)
+    model = read_model(file, any_version="saved" in plan)
     _check_size(model, file)
     renamed = name_nodes(model, as_profiled=True)
     optimized, effective, notes = None, list[str](), list[str]()

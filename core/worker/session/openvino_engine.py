@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,11 +30,11 @@ from core.wire import engines  # noqa: E402
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError  # noqa: E402
 from core.worker.session import Built  # noqa: E402
 from core.worker.session.feeds import Array, Feeds, make_feeds  # noqa: E402
-from core.worker.session.feeds.wanted import BFLOAT16  # noqa: E402
+from core.worker.session.feeds.wanted import BFLOAT16, STRING  # noqa: E402
 
 CPU = "CPU"
 _PRECISION = "INFERENCE_PRECISION_HINT"
-_LOW = ("bf16", "f16")  # precisions below those of the model that OpenVINO may choose
+_LOW = ("bf16", "f16")  # precisions below FP32 that OpenVINO may choose, the coarsest first
 _NAMES = {"bf16": "bf16", "f16": "fp16"}  # OpenVINO's name -> that of `output_check`
 _ORT_NAMES = {"f32": "float", "f64": "double", "f16": "float16", "bf16": BFLOAT16, "boolean": "bool"}
 _ORT_NAMES |= {
@@ -119,27 +119,73 @@ def contender(plan: wire.ContestantPlan, layout: Any = None) -> OpenVinoInferenc
         ModelError: OpenVINO cannot read or compile the model.
     """
     _refuse_settings(plan)
-    own = plan["openvino"]
+    built = _build(plan["model_path"], plan["openvino"], plan["feeds"]["inputs"], bind=plan["use_io_binding"])
+    return _in_place(built, plan["feeds"], layout)
+
+
+def rows_session(
+    model_path: str, own: wire.OpenVinoPlan, inputs: Sequence[wire.InputPlan]
+) -> OpenVinoSession:
+    """Return the model of a file for many inputs of the same shapes, as the job `accuracy` needs it.
+
+    Raises:
+        TunerError: as for `contender`.
+    """
+    return OpenVinoSession(_build(model_path, own, inputs, bind=False))
+
+
+class OpenVinoSession:
+    """A compiled model with the part of ONNX Runtime's session that runs arrays by name."""
+
+    def __init__(self, built: BuiltModel) -> None:
+        self.built = built
+        self._request = built.compiled.create_infer_request()
+        self._inputs = {name: port for port in built.compiled.inputs for name in port.get_names()}
+        self._outputs = [_output_name(port) for port in built.compiled.outputs]
+
+    def get_outputs(self) -> list[_Declared]:
+        """Describe the outputs."""
+        ports = zip(self._outputs, self.built.compiled.outputs, strict=True)
+        return [_Declared(name=name, type=f"tensor({_ort_type(port)})") for name, port in ports]
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """Run the model on arrays by name, and return the outputs called `names`.
+
+        Raises:
+            TunerError: the run failed.
+        """
+        values = {self._inputs[name]: array for name, array in feeds.items()}
+        try:
+            found = list(self._request.infer(values, share_inputs=True).values())
+        except RuntimeError as error:
+            raise _run_error(self.built, error) from error
+        return [np.asarray(found[self._outputs.index(name)]) for name in names]
+
+
+def _build(
+    model_path: str, own: wire.OpenVinoPlan, inputs: Sequence[wire.InputPlan], *, bind: bool
+) -> BuiltModel:
+    """Read and compile a model, and find out what OpenVINO made of the request."""
     _check_devices(own["device"])
     began = time.perf_counter()
-    model = _read(plan["model_path"])
+    model = _read(model_path)
     if own["reshape"]:
-        _reshape(model, plan["feeds"])
+        _reshape(model, inputs)
+    _refuse_text(model)
     compiled = _compile(model, own)
     creation_s = time.perf_counter() - began
     used = _devices(compiled)
     low = _low_precisions(compiled)
-    built = BuiltModel(
+    return BuiltModel(
         compiled=compiled,
-        bind=plan["use_io_binding"],
+        bind=bind,
         reshaped=own["reshape"],
         notes=[_about(model, used, low), *_differences(compiled, own["properties"])],
         creation_s=creation_s,
         requested=[_device_name(own["device"])],
         effective=[_device_name(one) for one in used],
-        precision=_NAMES[next(iter(low))] if low else "",
+        precision=next((_NAMES[one] for one in _LOW if one in low), ""),
     )
-    return _in_place(built, plan["feeds"], layout)
 
 
 def _refuse_settings(plan: wire.ContestantPlan) -> None:
@@ -202,8 +248,8 @@ def _read(path: str) -> Any:
         ) from error
 
 
-def _reshape(model: Any, feeds: wire.FeedPlan) -> None:
-    shapes = {one["name"]: one["shape"] for one in feeds["inputs"]}
+def _reshape(model: Any, inputs: Sequence[wire.InputPlan]) -> None:
+    shapes = {one["name"]: one["shape"] for one in inputs}
     try:
         model.reshape({_input_name(port, shapes): shapes[_input_name(port, shapes)] for port in model.inputs})
     except RuntimeError as error:
@@ -211,6 +257,16 @@ def _reshape(model: Any, feeds: wire.FeedPlan) -> None:
             f"OpenVINO cannot give the model the shapes of the inputs: {_said(error)}",
             hint="Turn `openvino.reshape` off, or use other sizes.",
         ) from error
+
+
+def _refuse_text(model: Any) -> None:
+    """Refuse text: OpenVINO 2026.4 crashes when it frees a tensor of text that came from numpy."""
+    for port in [*model.inputs, *model.outputs]:
+        if _ort_type(port) == STRING:
+            raise ModelError(
+                f"The engine `openvino` takes no text, but `{port.any_name}` of the model is text.",
+                hint=f"Use the engine `{engines.DEFAULT}`.",
+            )
 
 
 def _compile(model: Any, own: wire.OpenVinoPlan) -> Any:
@@ -297,48 +353,58 @@ class _Declared:
     type: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """An array for one input of the compiled model."""
+
+    port: Any
+    array: Array
+    dtype: str
+
+    def value(self) -> Any:
+        """Return it as `infer` takes it: bfloat16, which numpy lacks, as a tensor."""
+        if self.dtype != BFLOAT16:
+            return self.array
+        return ov.Tensor(self.array, self.array.shape, ov.Type.bf16)
+
+
 def _in_place(built: BuiltModel, plan: wire.FeedPlan, layout: Any) -> OpenVinoInference:
-    ports = built.compiled.inputs
     planned = {one["name"] for one in plan["inputs"]}
-    names = [_input_name(port, planned) for port in ports]
-    declared = [
-        _Declared(name=name, type=f"tensor({_ort_type(port)})")
-        for name, port in zip(names, ports, strict=True)
-    ]
+    ports = {_input_name(port, planned): port for port in built.compiled.inputs}
+    declared = [_Declared(name=name, type=f"tensor({_ort_type(port)})") for name, port in ports.items()]
     feeds = make_feeds(plan, declared)
-    arrays = {
-        name: one if layout is None else layout.place(one, number)
-        for number, (name, one) in enumerate(feeds.arrays.items())
-    }
-    request = built.compiled.create_infer_request()
+    inputs = [
+        _Input(
+            port=ports[name],
+            array=array if layout is None else layout.place(array, number),
+            dtype=feeds.dtypes[name],
+        )
+        for number, (name, array) in enumerate(feeds.arrays.items())
+    ]
     return OpenVinoInference(
         built=built,
-        call=_call(
-            built,
-            request,
-            {port: _fed(arrays[name], feeds.dtypes[name]) for name, port in zip(names, ports, strict=True)},
-        ),
+        call=_call(built, built.compiled.create_infer_request(), inputs),
         inputs=_described(feeds),
         notes=[*built.notes, *feeds.notes],
         layout=layout,
     )
 
 
-def _call(built: BuiltModel, request: Any, values: dict[Any, Any]) -> Callable[[], object]:
+def _call(built: BuiltModel, request: Any, inputs: Sequence[_Input]) -> Callable[[], object]:
     """Return one inference; an error handler is free until an error occurs."""
+    values = {one.port: one.value() for one in inputs}
     if built.bind:
         try:
-            for port, one in values.items():
-                request.set_tensor(
-                    port, one if isinstance(one, ov.Tensor) else ov.Tensor(one, shared_memory=True)
-                )
+            for port, value in values.items():
+                tensor = value if isinstance(value, ov.Tensor) else ov.Tensor(value, shared_memory=True)
+                request.set_tensor(port, tensor)
         except RuntimeError as error:
             raise _run_error(built, error) from error
         run = partial(request.infer, share_outputs=True)
     else:
         run = partial(request.infer, values, share_inputs=True)
 
-    def call() -> object:
+    def call(held: object = inputs) -> object:  # a tensor uses the memory of an array, but does not own it
         try:
             return run()
         except RuntimeError as error:
@@ -353,14 +419,10 @@ def _run_error(built: BuiltModel, error: Exception) -> TunerError:
         return WorkerError(
             f"OpenVINO ran out of memory: {said}", hint="Use a smaller batch or smaller dimensions."
         )
-    hint = "Use the sizes that the model allows."
+    hint = "Use sizes that the model allows, or another engine for this model."
     if built.reshaped:
         hint = "The model's shapes are fixed: turn `openvino.reshape` off to run other sizes."
     return ModelError(f"OpenVINO cannot run the model on these inputs: {said}", hint=hint)
-
-
-def _fed(array: Array, dtype: str) -> Any:
-    return ov.Tensor(array, array.shape, ov.Type.bf16) if dtype == BFLOAT16 else array
 
 
 def _described(feeds: Feeds) -> list[wire.TensorInfo]:

@@ -13,10 +13,12 @@ from core.api import judging, variants
 from core.api.judging import Accuracy, accuracy_job
 from core.evidence import metrics
 from core.evidence.metrics import Floats, Integers
+from core.show.runtime_text import runtime_name
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict, dataset_plan
 from core.store import ModelRecord
 from core.wire.errors import TunerError
+from core.wire.runtime import OWN
 from dashboard import session_jobs, state
 from dashboard.folders import allowed_path
 
@@ -33,8 +35,9 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Return the model's name and precision, as in a legend."""
-        return record_name(self.record)
+        """Return the model's name and precision, and its runtime if not ORTune's own, as in a legend."""
+        name, runtime = record_name(self.record), runtime_name(self.spec.to_dict())
+        return name if runtime == OWN else f"{name}, runtime {runtime}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,8 @@ def _same_settings(one: Accuracy, spec: TrialSpec) -> bool:
     wanted = spec.to_dict()
     precision = one.spec.get("model", {}).get("precision", "fp32")
     return precision == spec.model.precision and all(
-        one.spec.get(part, {}) == wanted.get(part, {}) for part in ("session", "workload")
+        one.spec.get(part, {}) == wanted.get(part, {})
+        for part in ("session", "workload", "engine", "runtime", "openvino")
     )
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from typing import Any
 
 import streamlit as st
 
 from core.api import variants
 from core.api.judging import BATCH_ROWS, Accuracy, score_outputs
 from core.api.session import Status
+from core.show.runtime_text import runtime_name
 from core.show.words import counted
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord
 from core.wire.errors import TunerError
+from core.wire.runtime import OWN
 from dashboard import fields, format, messages, session_jobs, state, url_state
 from dashboard.shown_result import ShownResult
 from dashboard.views.accuracy import results as accuracy_results
@@ -97,7 +100,7 @@ def _apply_evaluation(one: Accuracy) -> None:
         TunerError: its model is missing, or another version wrote it.
     """
     spec = spec_from_dict(one.spec)
-    if spec.session == SessionSpec():
+    if _is_plain(spec):
         state.choose_model(state.find_model(spec.model))
         st.session_state[SETTINGS] = DEFAULTS
     else:
@@ -110,11 +113,16 @@ def _apply_evaluation(one: Accuracy) -> None:
     SHOWN.show(one.id)
 
 
+def _is_plain(spec: TrialSpec) -> bool:
+    """Whether an evaluation ran ONNX Runtime's default settings in ORTune's own runtime."""
+    return spec.session == SessionSpec() and spec.runtime == OWN
+
+
 def _earlier(record: ModelRecord) -> None:
     """List the model's evaluations; open the newest if none was opened yet and no data are chosen."""
     kept = {one.id: one for one in offered(record)}
     if SHOWN.is_new_model(record):
-        plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
+        plain = [one for one in kept.values() if _is_plain(spec_from_dict(one.spec))]
         if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
             _apply_evaluation(plain[0])
     past_results.offer(
@@ -129,7 +137,9 @@ def _earlier(record: ModelRecord) -> None:
 
 def _label(one: Accuracy) -> str:
     data = PurePath(one.dataset["path"]).name
-    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} samples · {one.id[:8]}"
+    name = runtime_name(one.spec)
+    ran_in = "" if name == OWN else f" · runtime {name}"
+    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} samples{ran_in} · {one.id[:8]}"
 
 
 def _put_in_url(record: ModelRecord | None, found: Sequence[ModelEvaluation]) -> None:
@@ -156,13 +166,13 @@ def _requests(record: ModelRecord) -> list[Request]:
         left, right = st.columns(2, gap="medium")
         with left:
             chosen = _models(record)
-            session = _settings()
+            settings = _settings()
         with right:
             data = dataset.form(dataset.LABELLED, outputs=outputs)
-    if data is None or session is None:
+    if data is None or settings is None:
         return []
     try:
-        return [Request(record=one, spec=_spec(one, session, data)) for one in chosen]
+        return [Request(record=one, spec=_spec(one, settings, data)) for one in chosen]
     except TunerError as error:
         messages.report(error)
         return []
@@ -191,8 +201,8 @@ def _models(record: ModelRecord) -> list[ModelRecord]:
     return [family[sha] for sha in st.session_state[CHOSEN]]
 
 
-def _settings() -> SessionSpec | None:
-    """Draw the choice of session settings; None where the settings of Tune are invalid."""
+def _settings() -> Mapping[str, Any] | None:
+    """Draw the choice of settings; return them as parts of a spec, None where those of Tune are invalid."""
     st.session_state.setdefault(SETTINGS, DEFAULTS)
     st.session_state.setdefault(BATCH, None)
     with st.expander("Run settings", icon=":material/tune:", key="accuracy.how"):
@@ -214,23 +224,24 @@ def _settings() -> SessionSpec | None:
             help="Samples per run. It matters for dynamic quantization, whose ranges depend on the batch.",
         )
     if st.session_state[SETTINGS] == DEFAULTS:
-        return SessionSpec()
+        return {}
     try:
-        return state.current_spec().session
+        spec = state.current_spec()
     except TunerError as error:
         messages.report(error)
         return None
+    return {"session": spec.session, "runtime": spec.runtime}
 
 
-def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
+def _spec(record: ModelRecord, settings: Mapping[str, Any], data: DatasetSpec) -> TrialSpec:
     rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
     if rows is not None:
         fields.in_range("batch size", rows, 1, MOST_ROWS)
     return TrialSpec(
         model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
-        session=session,
         workload=WorkloadSpec(batch_size=None if rows is None else int(rows)),
         dataset=data,
+        **settings,
     )
 
 

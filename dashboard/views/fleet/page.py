@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import streamlit as st
 
@@ -13,30 +10,26 @@ from core.api.fleet_answers import latest, listed, summary_of
 from core.evidence.fleet.fleet_types import ENDED, FleetRun
 from core.evidence.fleet.summary import Summary
 from core.show import fleet_text
-from core.show.fleet_files import files
 from core.show.report.subjects import AboutFleet
 from core.show.sheets.fleet import hosts_table
+from core.show.words import counted
 from core.wire.errors import MissingError, StoreError
 from dashboard import format, messages, state
 from dashboard.shown_result import ShownResult
-from dashboard.views.fleet import progress, results
-from dashboard.widgets import page_frame, past_results, report, tables
+from dashboard.views.fleet import archive, first_use, progress, results
+from dashboard.widgets import collapsible, page_frame, past_results, report, tables
 
-RUN_PARAM = "run"  # ?run=<id>
-SHOWN = ShownResult("fleet.shown", (RUN_PARAM,))
+SHOWN = ShownResult("fleet.shown", ("run",))  # ?run=<id>
 MOST_HOSTS = 12  # rows that show without scrolling
-EXTRA = "distributed"  # module of the extra
-INSTALL = "pip install '.[fleet]'"
-TRY = "ortune fleet search MODEL"
 
 
 def page() -> None:
     bar = page_frame.bar(
         "Fleet", "One question asked of many machines. Each host is compared with its own ORT default."
     )
-    messages.show_kept_error()
     found = listed()
     run = _shown(found)
+    messages.show_kept_error()
     with bar.choice:
         past_results.offer(
             "Fleet runs",
@@ -47,7 +40,7 @@ def page() -> None:
             alone=True,
         )
     if run is None:
-        _empty()
+        first_use.draw()
         return
     summary = _summary(run.id, _version(run))
     if summary is None:
@@ -58,6 +51,8 @@ def page() -> None:
     progress.draw(run)
     results.draw(summary)
     _hosts(run)
+    progress.logs(run)
+    st.caption(f":material/terminal: Ask again in a terminal: `{first_use.TRY}`.")
 
 
 def _shown(found: Sequence[FleetRun]) -> FleetRun | None:
@@ -92,17 +87,6 @@ def _summary(run_id: str, version: tuple[str, ...]) -> Summary | None:
     return None if run is None else summary_of(run, state.store())
 
 
-def _empty() -> None:
-    with st.container(border=True, key="fleet.empty"):
-        st.markdown("#### :material/lan: No fleet run yet")
-        st.markdown("Try it with this machine as the only host:")
-        st.code(TRY, language="bash")
-        st.markdown("Its answers appear here, also while it runs. More hosts: `ortune fleet --help`.")
-        if find_spec(EXTRA) is None:
-            st.markdown("The extra `fleet` is not installed. Install it in ORTune's folder:")
-            st.code(INSTALL, language="bash")
-
-
 def _take_away(summary: Summary) -> None:
     """Draw the report, and the button that downloads the YAML files."""
     if any(one.state in ENDED for one in summary.run.answers):
@@ -110,7 +94,7 @@ def _take_away(summary: Summary) -> None:
     if any(one.matrix.measured for one in summary.sections):
         st.download_button(
             "YAML",
-            data=lambda: _zip(summary),
+            data=lambda: archive.content(summary),
             file_name=f"ortune-fleet-{summary.run.id}.zip",
             mime="application/zip",
             key="fleet.yaml",
@@ -120,28 +104,16 @@ def _take_away(summary: Summary) -> None:
         )
 
 
-def _zip(summary: Summary) -> bytes:
-    """Return the YAML files of a run in one archive, with the reasons for missing ones."""
-    packed = io.BytesIO()
-    made = files(summary)
-    missing = [f"{one.name}: {one.missing}" for one in made if one.missing]
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one in made:
-            if not one.missing:
-                archive.writestr(one.name, one.text)
-        if missing:
-            archive.writestr("missing.txt", "\n".join(missing) + "\n")
-    return packed.getvalue()
-
-
 def _hosts(run: FleetRun) -> None:
-    with st.expander("Hosts", icon=":material/dns:", key="fleet.hosts"):
-        tables.draw(
-            hosts_table(run.hosts),
-            key="fleet.hosts.table",
-            alt=f"Hosts of this run and their facts; {tables.SORTABLE}",
-            most=MOST_HOSTS,
-        )
+    group = collapsible.box(counted(len(run.hosts), "host"), key="fleet.hosts", icon="dns")
+    if group.open:
+        with group:
+            tables.draw(
+                hosts_table(run.hosts),
+                key="fleet.hosts.table",
+                alt=f"Hosts of this run and their facts; {tables.SORTABLE}",
+                most=MOST_HOSTS,
+            )
 
 
 page()

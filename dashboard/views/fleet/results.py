@@ -24,7 +24,7 @@ from core.show.sheets.fleet import (
 from core.show.words import counted
 from dashboard.charts import fleet_charts
 from dashboard.format import plain
-from dashboard.widgets import plots, tables
+from dashboard.widgets import collapsible, plots, tables
 
 MOST_ROWS = 12  # of a table, without scrolling
 MOST_FAILURES = 8  # that show without a click
@@ -117,10 +117,12 @@ def _tables(section: Section, key: str) -> None:
     elif not of.configurations:
         tables.draw(state_table(of), key=f"{key}.states", alt=alt, most=MOST_ROWS)
     if of.measured:
-        whole = long_table(of, found)
-        with st.expander("All hosts and configurations", icon=":material/table:", key=f"{key}.all"):
-            tables.draw(whole, key=f"{key}.long", alt=alt, most=MOST_ROWS)
-            tables.download(whole, f"ortune-fleet-question-{of.question}.csv", key=f"{key}.csv")
+        group = collapsible.box("All hosts and configurations", key=f"{key}.all", icon="table")
+        if group.open:
+            whole = long_table(of, found)
+            with group:
+                tables.draw(whole, key=f"{key}.long", alt=alt, most=MOST_ROWS)
+                tables.download(whole, f"ortune-fleet-question-{of.question}.csv", key=f"{key}.csv")
 
 
 def _kinds(section: Section, summary: Summary, key: str) -> None:
@@ -129,8 +131,11 @@ def _kinds(section: Section, summary: Summary, key: str) -> None:
     named, kinds = fleet_text.names(of.configurations, of.model), fleet_text.kind_names(summary.run.hosts)
     for one in section.disagreements:
         st.warning(plain(fleet_text.disagreement_text(one, named, kinds)), icon=":material/warning:")
-    if section.spreads:
-        with st.expander("Machines of one kind", icon=":material/difference:", key=f"{key}.kinds"):
+    if not section.spreads:
+        return
+    group = collapsible.box("Machines of one kind", key=f"{key}.kinds", icon="difference")
+    if group.open:
+        with group:
             tables.draw(
                 spread_table(section.spreads, named, kinds),
                 key=f"{key}.spreads",
@@ -154,3 +159,5 @@ def _costs(section: Section, key: str) -> None:
         most=MOST_ROWS,
     )
     st.caption(ASSUMES)
+    if note := fleet_text.busy_note(of):
+        st.caption(f":material/warning: {plain(note)}")

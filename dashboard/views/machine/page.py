@@ -16,7 +16,7 @@ from core.evidence.noise_check import evaluate
 from core.wire.errors import StoreError, TunerError
 from dashboard import messages, session_jobs, state
 from dashboard.views.machine import facts as machine_facts
-from dashboard.views.machine import runtimes
+from dashboard.views.machine import runtimes, upgrades
 from dashboard.widgets import job_box, live_view, page_frame, peaks
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
@@ -45,6 +45,7 @@ def page() -> None:
     machine_facts.providers(environment)
     if not state.recorded():
         runtimes.draw()
+        upgrades.draw()
     _details(environment, newest, found)
 
 

@@ -12,7 +12,7 @@ from core.api.session import Job, Status
 from core.show.sheets import Fact
 from core.show.sheets import runtimes as sheets
 from core.wire.access import runtimes_allowed
-from core.wire.errors import TunerError
+from core.wire.errors import SpecError, TunerError
 from core.wire.runtime import RuntimeRecord
 from core.wire.variables import ALLOW_RUNTIMES
 from dashboard import format, messages, session_jobs, state
@@ -25,6 +25,7 @@ ADDING = "machine.runtimes.adding"  # whether the form is open
 REMOVING = "machine.runtimes.asked"  # name of the runtime whose removal waits for a confirmation
 CHOSEN = "machine.runtimes.chosen"
 NAME, PACKAGES, BASE = "machine.runtimes.name", "machine.runtimes.packages", "machine.runtimes.base"
+UNCHANGED = "The runtimes are unchanged"  # title of an error
 PURPOSE = (
     "A runtime is an environment with another version of ONNX Runtime, or with OpenVINO. Configurations in "
     "different runtimes are compared under the same conditions."
@@ -66,6 +67,21 @@ def _refused(help: str, active: Status | None) -> dict[str, Any]:
     return state.unless_closed(help, busy=busy)
 
 
+def _ensure_allowed() -> None:
+    """Refuse a change of the runtimes, whatever a browser sends for a disabled button.
+
+    Raises:
+        SpecError: this session or this server may not change them.
+    """
+    if reason := state.closed():
+        raise SpecError(reason)
+    if not runtimes_allowed():
+        raise SpecError(
+            "Runtimes cannot be changed on this server.",
+            hint=f"Ask its operator to start it with {ALLOW_RUNTIMES}=1.",
+        )
+
+
 # --- add ----------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +97,7 @@ def _add_button(active: Status | None) -> None:
 
 
 def _add_form() -> None:
-    messages.show_kept_error("runtimes")
+    messages.show_kept_error("runtimes", UNCHANGED)
     if not st.session_state.get(ADDING):
         return
     with st.container(border=True, key="machine.runtimes.form"):
@@ -118,11 +134,13 @@ def _add_form() -> None:
 def _add() -> None:
     """Queue the addition that the form describes, and close the form."""
     lines = str(st.session_state.get(PACKAGES) or "").splitlines()
+    base = st.session_state.get(BASE) or ""
     try:
+        _ensure_allowed()
         job = runtimes.add_runtime_job(
             str(st.session_state.get(NAME) or "").strip(),
             packages=[_package(one) for line in lines if (one := line.strip())],
-            base=st.session_state.get(BASE) or "",
+            base=base if base in {one.path for one in runtimes.bases()} else "",
         )
         _submit(job)
     except TunerError as error:
@@ -147,10 +165,11 @@ def _ended() -> None:
     if ended is None:
         return
     if ended.result is None:
-        job_box.report_end(ended)
+        job_box.report_end(ended, title=UNCHANGED)
     elif "record" in ended.result:
         record = cast(RuntimeRecord, ended.result["record"])
         sheet = sheets.added(record, existed=bool(ended.result["existed"]))
+        st.session_state[CHOSEN] = record["name"]
         st.success(format.plain(f"{sheet.headline}."), icon=":material/check_circle:")
         for note in record.get("notes", []):
             st.caption(format.plain(note))
@@ -231,6 +250,7 @@ def _confirm(record: RuntimeRecord) -> None:
 def _remove(name: str) -> None:
     st.session_state[REMOVING] = ""
     try:
+        _ensure_allowed()
         runtimes.remove_runtime(name)
     except TunerError as error:  # in use
         messages.keep_error(error, "runtimes")

@@ -27,6 +27,7 @@ from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
+from core.wire.runtime import OWN, runtime
 from dashboard import configurations, format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.shown_result import ShownResult
@@ -198,6 +199,8 @@ def _subjects(
             own = spec if one.content_sha256 == record.content_sha256 else _moved(spec, one)
             own = own.model_copy(update={"dataset": data, "targets": tuple(targets)})
             label = one.name if settings.keys() == {form.DEFAULT} else f"{one.name} · {form.label(name)}"
+            if own.runtime != OWN:
+                label += f" ({runtime(own.runtime).name})"
             found.append(Subject(label=label, spec=_with_protocol(own), record=one))
     if not found:
         st.info("Choose at least one model and one kind of settings.", icon=":material/checklist:")

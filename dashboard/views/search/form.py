@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
+from core import wire
 from core.api.requests import Resolved
 from core.api.searching import Models, axes_of, models_of, place_of
 from core.spec import TrialSpec
@@ -24,7 +25,8 @@ from core.spec.space import Axis, changes_words
 from core.spec.targets import TargetSpec, limit_text
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import state
+from core.wire.runtime import OWN, runtime
+from dashboard import fields, runtimes, state
 from dashboard.widgets import dataset
 from dashboard.widgets.protocol import QUICK
 
@@ -38,6 +40,7 @@ EXTEND = "search.extend"
 VARIANTS = "search.variants"
 CUSTOM = "search.own"  # custom values, as typed
 VARY, FIXED, EXCLUDED = "search.vary", "search.fixed", "search.never"  # FIXED: removed from VARY by the user
+RUNTIMES = "search.runtimes"  # names of further runtimes that may be the result
 STRATEGY, WARM, SEED = "search.strategy", "search.warm_start", "search.seed"
 
 NOTHING = ""
@@ -54,6 +57,7 @@ DEFAULTS: dict[str, Any] = {
     CUSTOM: "",
     FIXED: [],
     EXCLUDED: [],
+    RUNTIMES: [],
     **{f"search.{name}": Question.model_fields[name].default for name in FIELDS},
 }
 VARIANT_NAMES = {"none": "None", "existing": "Existing", "make": "Create new"}
@@ -76,6 +80,7 @@ def fill(question: Question, precision: str) -> None:
     st.session_state[CUSTOM] = "\n".join(settings_texts(question.vary))
     st.session_state[FIXED] = [*question.fix, *(one for one in question.without if "=" not in one)]
     st.session_state[EXCLUDED] = [one for one in question.without if "=" in one]
+    st.session_state[RUNTIMES] = [runtime(one).name for one in question.runtimes]
 
 
 def fill_goal(question: Question) -> None:
@@ -164,7 +169,8 @@ def search_form_of(record: ModelRecord) -> SearchForm:
     seed()
     whole = question()
     spec = start_spec(whole)
-    place = place_of(state.environment(), Resolved(record=record, spec=spec), whole)
+    machine = {**state.environment(), "providers": state.providers(spec.runtime)}
+    place = place_of(cast(wire.Environment, machine), Resolved(record=record, spec=spec), whole)
     models = models_of(state.store(), record, whole)
     axes = axes_of(spec, whole, place, models)
     held = [one for one in st.session_state[FIXED] if one in {axis.name for axis in axes}]
@@ -178,7 +184,8 @@ def question() -> Question:
     """Return the question of the form, without fixed settings: those need the axes of the search.
 
     Raises:
-        SpecError: a limit or a value that cannot be read, or parts that contradict each other.
+        SpecError: a limit or a value that cannot be read, parts that contradict each other, or a runtime
+            that does not exist.
     """
     return question_from_dict(
         {
@@ -186,10 +193,23 @@ def question() -> Question:
             **limits(),
             **load(),
             "vary": custom_values(),
+            "runtimes": [runtimes.pinned(one) for one in chosen_runtimes()],
             **{name: st.session_state[f"search.{name}"] for name in FIELDS},
             "seed": st.session_state[SEED] or 0,  # an emptied field is None
         }
     )
+
+
+def further_runtimes() -> list[str]:
+    """Return the names of this machine's runtimes besides that of the starting point."""
+    start = runtimes.chosen(st.session_state.get(fields.RUNTIME)).partition("@")[0]
+    return [one for one in (OWN, *runtimes.others()) if one != start]
+
+
+def chosen_runtimes() -> list[str]:
+    """Return the names of the further runtimes that may be the result."""
+    others = further_runtimes()
+    return [name for one in st.session_state[RUNTIMES] if (name := runtimes.chosen(one)) in others]
 
 
 def objective() -> dict[str, float]:

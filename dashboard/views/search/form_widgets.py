@@ -14,7 +14,7 @@ from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import fields, format, messages, state
+from dashboard import fields, format, messages, runtimes, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.views.search import form
 from dashboard.widgets import collapsible, controls, dataset, feeding, page_frame, setting
@@ -235,6 +235,7 @@ def varied_settings(axes: Sequence[Axis]) -> None:
 
     def draw() -> None:
         _vary(names)
+        _runtimes()
         _never(form.values_beyond_start([one for one in axes if one.name in free]))
         _variants()
 
@@ -252,6 +253,25 @@ def _vary(names: Sequence[str]) -> None:
         args=(names,),
         placeholder="Choose settings",
         help="Removed settings keep their value on Tune.",
+    )
+
+
+def _runtimes() -> None:
+    """Draw which other runtimes may be the result, where this machine has any."""
+    others = form.further_runtimes()
+    if not others:
+        return
+    own = state.environment()["libraries"]
+    st.session_state[form.RUNTIMES] = form.chosen_runtimes()
+    st.multiselect(
+        "Runtimes",
+        others,
+        key=form.RUNTIMES,
+        format_func=lambda one: runtimes.label(one, own),
+        persist_state="session",
+        placeholder="that of the starting point",
+        help="Further runtimes that may be the result. Empty: every configuration runs in that of the "
+        "starting point.",
     )
 
 
