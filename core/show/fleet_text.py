@@ -297,6 +297,14 @@ def spread_note(found: Sequence[Spread]) -> str:
     )
 
 
+def busy_note(of: Matrix) -> str:
+    """Return on which hosts background load may have raised latencies and costs; empty: on none."""
+    busy = [one.host for one in of.rows if one.busy]
+    if not busy:
+        return ""
+    return f"Measured under background load: {hosts_text(busy)}. Latencies and costs there may be too high."
+
+
 def cost_sentence(found: Costs, named: Mapping[str, str]) -> str:
     """Return the cheapest host that meets the constraints."""
     first = found.cheapest

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.evidence.fleet.fleet_types import Answer, AnswerState, FleetRun, HostRecord, Phase
 from core.evidence.fleet.intervals import FleetInterval, interval_of
+from core.evidence.fleet.pairs import PairRatio, by_key, pairs_of
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import MIN_LAUNCHES, Verdict, is_rejected
 from core.spec.effort import DEFAULT_MARGIN
@@ -74,6 +75,8 @@ class HostRow:
     margin: float  # equivalence margin
     limits: tuple[LimitState, ...] = ()
     cells: Mapping[str, Cell] = field(default_factory=dict)
+    # configuration -> another one -> its speed relative to that; empty: ratios to the reference only
+    pairs: Mapping[str, Mapping[str, PairRatio]] = field(default_factory=dict)
 
     @property
     def usable(self) -> dict[str, Cell]:
@@ -153,6 +156,7 @@ class _Read:
     metric: str = ""
     margin: float = DEFAULT_MARGIN
     limits: tuple[LimitState, ...] = ()
+    pairs: Mapping[str, Mapping[str, PairRatio]] = field(default_factory=dict)
 
 
 def _row(host: HostRecord, answer: Answer, made: _Read) -> HostRow:
@@ -174,6 +178,7 @@ def _row(host: HostRecord, answer: Answer, made: _Read) -> HostRow:
         margin=made.margin,
         limits=made.limits,
         cells=made.cells,
+        pairs=made.pairs,
     )
 
 
@@ -250,9 +255,11 @@ def _compared(document: Document, trials: Mapping[str, Document], model_sha256: 
         own = _OWN if one["trial"] == reference else against.get(one["trial"])
         cells[made.key] = _cell(trial, own, breaches.get(one["trial"], ""))
     failed = str(document.get("grade_reason") or "The A/A control failed.") if is_rejected(document) else ""
+    keys = {one.trial: key for key, one in cells.items()}
     return _Read(
         configurations=configurations,
         cells=cells if contrasts else {},
+        pairs=by_key(pairs_of({**document, "trials": list(trials.values())}), keys),
         reference=reference_key,
         best=() if failed else fastest(cells),
         why=_message(document),

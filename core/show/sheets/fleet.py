@@ -18,6 +18,7 @@ from core.show.fleet_text import (
     OUTCOMES,
     STATES,
     answer,
+    busy_note,
     cost_sentence,
     deviation_text,
     disagreement_text,
@@ -81,6 +82,7 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
         parts += [Note(text)] if (text := spread_note(section.spreads)) else []
     if section.costs is not None:
         parts += [Note(cost_sentence(section.costs, named)), cost_table(section.costs, named), Note(ASSUMES)]
+        parts += [Note(text, "orange")] if (text := busy_note(of)) else []
     return parts
 
 

@@ -159,3 +159,5 @@ def _costs(section: Section, key: str) -> None:
         most=MOST_ROWS,
     )
     st.caption(ASSUMES)
+    if note := fleet_text.busy_note(of):
+        st.caption(f":material/warning: {plain(note)}")
