@@ -377,6 +377,8 @@ def _is_plain(value: object) -> bool:
 
 def _widget_value(setting: TrialSetting, spec: TrialSpec) -> Any:
     value = requested_value(spec, setting.name)
+    if setting.target == "openvino" and value == setting.default:  # its defaults stand in the spec
+        value = None
     if is_tristate(setting):
         return DEFAULT if value is None else ON if value else OFF
     if value is None:

@@ -347,3 +347,10 @@ def test_text_for_an_input_comes_back_from_its_field(value: Any) -> None:
     one = spec_from_dict({"model": {"path": "m"}, "workload": {"feed_values": {"x": value}}})
     field = fields.values_from_spec(one)[fields.value_key("x")]
     assert fields.parse_text(str(field).strip()) == value
+
+
+def test_the_settings_of_another_engine_stay_unset_in_the_widgets() -> None:
+    values = fields.values_from_spec(spec_from_dict({"model": {"path": "m.onnx"}}))
+    own = {fields.key(one.name) for one in SETTINGS if one.target == "openvino"}
+    assert own
+    assert {name: values[name] for name in own} == {name: fields.defaults()[name] for name in own}

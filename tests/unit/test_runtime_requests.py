@@ -90,7 +90,7 @@ def test_a_request_names_one_source(tmp_path: Path) -> None:
         checked("one")
     with pytest.raises(SpecError, match="one of these"):
         checked("one", packages=["onnxruntime"], python="/usr/bin/python3")
-    with pytest.raises(SpecError, match="--base"):
+    with pytest.raises(SpecError, match="base interpreter"):
         checked("one", python="/a/python", base="/b/python")
     found = checked("one", packages=[" openvino "], base="relative/python")
     assert found.packages == ("openvino",)

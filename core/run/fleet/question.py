@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,13 +24,10 @@ from typing import Any
 import filelock
 import psutil
 
-from core.process.job_worker import worker_environment
 from core.run.fleet import folders
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
-from core.store import Store
 from core.wire import variables
 from core.wire.errors import ErrorRecord, TunerError, WorkerError, record_from_error
-from core.wire.files import ROOT
 from core.wire.plain_data import plain
 
 TERM_GRACE_S = 25.0  # a cancelled command stores what it has; a slow disk takes its time
@@ -41,8 +39,7 @@ class _Command:
 
     def __init__(self, folder: Path, command: list[str]) -> None:
         self.cancelled = False
-        environment = {**os.environ, variables.PROGRESS: "json"}
-        environment["PYTHONPATH"] = worker_environment().get("PYTHONPATH", str(ROOT))
+        environment = {**os.environ, variables.PROGRESS: "json"}  # `on_host` has set the path of this package
         with (folder / DOCUMENT).open("wb") as document, (folder / LOG).open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -103,10 +100,15 @@ def _answer(folder: Path) -> None:
     state["command"] = command.process.pid
     with contextlib.suppress(TunerError):  # a full disk: the end is written when there is space
         folders.write_json(folder / STATE, state)
+    # loaded while the command loads its own libraries: neither before it, nor while it measures
+    store = import_module("core.store")
     code = command.process.wait()
     command.kill()
     process = f"{socket.gethostname()}/{command.process.pid}/{command.started}"
-    _end(folder, {**state, **_outcome(folder, code, cancelled=command.cancelled), **_rows(folder, process)})
+    _end(
+        folder,
+        {**state, **_outcome(folder, code, cancelled=command.cancelled), **_rows(folder, process, store)},
+    )
 
 
 def _outcome(folder: Path, code: int, *, cancelled: bool) -> dict[str, Any]:
@@ -152,10 +154,10 @@ def tail(path: Path, most: int) -> str:
         return ""
 
 
-def _rows(folder: Path, process: str) -> dict[str, Any]:
+def _rows(folder: Path, process: str, store: Any) -> dict[str, Any]:
     """Write the rows that the command stored, and return their ids."""
     try:
-        found = Store().rows_of(process)
+        found = store.Store().rows_of(process)
         (folder / ROWS).write_bytes(found.packed())
         return {"rows": found.ids()}
     except (TunerError, OSError) as error:  # the rows stay in the host's store

@@ -77,11 +77,11 @@ def checked(
     if sum(map(bool, (packages, lock, python))) != 1:
         raise SpecError(
             "A runtime needs one of these: packages, a lock file, or the interpreter of an environment.",
-            hint="Write for example `--package onnxruntime==1.30.*`.",
+            hint="Name for example the package `onnxruntime==1.30.*`.",
         )
     if python and base:
         raise SpecError(
-            "`--base` is for a new environment, but `--python` names an existing one.",
+            "A base interpreter is for a new environment, but an existing one is named too.",
             hint="Leave one of them out.",
         )
     if len(packages) > MOST_PACKAGES:
@@ -275,7 +275,7 @@ def _engine(reply: wire.InstallReply, service: Service) -> wire.Environment:
     if not facts["ort_build"] and "openvino" not in reply["versions"]:
         raise SpecError(
             f"A runtime needs ONNX Runtime or OpenVINO, but `{reply['python']}` has neither.",
-            hint="Install one of them there, or add a runtime with `--package onnxruntime`.",
+            hint="Install one of them there, or add a runtime with the package `onnxruntime`.",
         )
     if "numpy" not in reply["versions"]:
         raise SpecError(

@@ -135,7 +135,7 @@ def _check_engine(found: Mapping[str, str]) -> None:
     names = ", ".join(f"`{name} {version}`" for name, version in list(found.items())[:6])
     raise SpecError(
         f"A runtime needs ONNX Runtime or OpenVINO, but these packages bring neither: {names}.",
-        hint="Add `--package onnxruntime`, or another build of it.",
+        hint="Add the package `onnxruntime`, or another build of it.",
     )
 
 
@@ -211,17 +211,17 @@ def _explain(program: str, code: int, lines: Sequence[str]) -> NoReturn:
     if _HASHES.search(said):
         raise SpecError(
             f"A file has another hash than the lock file demands, so nothing was installed: {last}",
-            hint="Use the lock file of the same packages, or leave `--lock` out and name packages.",
+            hint="Use the lock file of the same packages, or name packages instead.",
         )
     if _OFFLINE.search(said):
         raise WorkerError(
             f"The package index cannot be reached: {last}",
-            hint="Check the network and the proxy, or give the paths of wheels with `--package`.",
+            hint="Check the network and the proxy, or name the paths of wheels as packages.",
         )
     if _NONE_FITS.search(said):
         raise SpecError(
             f"No package fits: {last}",
-            hint="Choose another version, or another Python with `--base`; only wheels are installed.",
+            hint="Choose another version, or another Python; only wheels are installed.",
         )
     if "No module named ensurepip" in said or "ensurepip is disabled" in said:
         raise SpecError(
@@ -359,7 +359,7 @@ class _Pip:
         if _numbers(version) < (22, 2):
             raise SpecError(
                 f"{version} of `{base}` cannot report what it would install; it must be 22.2 or newer.",
-                hint="Choose a newer interpreter with `--base`, or install `uv`.",
+                hint="Choose a newer Python, or install `uv`.",
             )
         return version
 
