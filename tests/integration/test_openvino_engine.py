@@ -21,7 +21,7 @@ from core.run.plan import contestant_plan, feed_plan, session_plan, shape_feeds
 from core.run.search.accuracy_limits import output_settings_only
 from core.spec import spec_from_dict
 from core.store import Store
-from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
+from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
 from core.worker.machine import openvino_devices
 from core.worker.measure import contestant as module
 from core.worker.measure import output_comparison
@@ -206,6 +206,12 @@ def test_a_model_that_openvino_cannot_read_is_an_error_of_the_model(tmp_path: Pa
     error = refusal(plan)  # type: ignore[arg-type]
     assert isinstance(error, ModelError)
     assert tells(error.message, "Frobnicate")
+
+
+def test_a_model_that_does_not_fit_into_memory_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    error = refusal(plan_of(tiny_models.huge_memory(tmp_path / "m.onnx")))
+    assert isinstance(error, WorkerError)
+    assert tells(error.message, "memory")
 
 
 def test_a_setting_of_onnx_runtime_is_refused_by_the_worker_too(tmp_path: Path) -> None:

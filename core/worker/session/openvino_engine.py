@@ -277,6 +277,8 @@ def _compile(model: Any, own: wire.OpenVinoPlan) -> Any:
         return _CORE.compile_model(model, own["device"], dict(own["properties"]))
     except RuntimeError as error:
         said = _said(error)
+        if _is_out_of_memory(said):
+            raise _out_of_memory(said) from error
         named = next((name for name in own["properties"] if name in said), "")
         if named:
             raise SpecError(
@@ -416,12 +418,21 @@ def _call(built: BuiltModel, request: Any, inputs: Sequence[_Input]) -> Callable
     return call
 
 
+def _is_out_of_memory(said: str) -> bool:
+    return "bad_alloc" in said or "allocate" in said
+
+
+def _out_of_memory(said: str) -> WorkerError:
+    return WorkerError(
+        f"OpenVINO ran out of memory: {said}",
+        hint="Use a smaller batch, smaller dimensions or a smaller model.",
+    )
+
+
 def _run_error(built: BuiltModel, error: Exception) -> TunerError:
     said = _said(error)
-    if "bad_alloc" in said or "allocate" in said:
-        return WorkerError(
-            f"OpenVINO ran out of memory: {said}", hint="Use a smaller batch or smaller dimensions."
-        )
+    if _is_out_of_memory(said):
+        return _out_of_memory(said)
     hint = "Use sizes that the model allows, or another engine for this model."
     if built.reshaped:
         hint = "The model's shapes are fixed: turn `openvino.reshape` off to run other sizes."
