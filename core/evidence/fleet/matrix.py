@@ -24,7 +24,7 @@ from core.wire.errors import SpecError
 from core.wire.output_check import OUTPUTS_DIFFER
 
 DEFAULT_KEY = "default"  # key of ONNX Runtime's default on the model of the question
-_NOT_COMPARED = ("protocol", "targets", "dataset", "dynamic_batching")
+NOT_COMPARED = ("protocol", "targets", "dataset", "dynamic_batching")
 Document = Mapping[str, Any]
 
 
@@ -192,7 +192,7 @@ def configuration_key(spec: Document, model_sha256: str) -> str:
         spec: as in a YAML file; only what differs from the defaults.
         model_sha256: of the question's model.
     """
-    data = {name: part for name, part in spec.items() if name not in _NOT_COMPARED and part}
+    data = {name: part for name, part in spec.items() if name not in NOT_COMPARED and part}
     model = {name: one for name, one in data.pop("model", {}).items() if name not in ("path", "name")}
     if model.get("sha256") == model_sha256 or model.get("sha256") is None:
         model.pop("sha256", None)
