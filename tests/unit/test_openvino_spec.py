@@ -101,7 +101,7 @@ def test_a_property_has_a_name_of_capital_letters(name: str) -> None:
 # --- whose settings they are --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=str)
+@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=lambda one: one.name)
 def test_a_setting_of_openvino_belongs_to_its_engine_alone(setting: Any) -> None:
     assert [name for name in ENGINES if belongs(setting.name, name)] == ["openvino"]
 
