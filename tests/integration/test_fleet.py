@@ -19,6 +19,7 @@ from core.api import fleet
 from core.api.session import Session
 from core.evidence.fleet.fleet_types import Answer, FleetRun
 from core.process.job_worker import run_job
+from core.process.machine_queue import MachineQueue
 from core.run.fleet import folders, on_host
 from core.run.fleet.asking import Control
 from core.run.fleet.requests import PreparedQuestion
@@ -359,12 +360,29 @@ def test_a_host_with_other_code_is_refused_with_the_fix(
         fleet.ask([asked(square)], session=client, **at(processes))
 
 
-def test_a_real_comparison_of_a_host_is_in_the_store_of_the_client(
+def test_a_real_comparison_waits_for_the_machine_and_is_in_the_store_of_the_client(
     client: Session, tmp_path: Path, mlp: str
 ) -> None:
+    said: list[str] = []
+    free = threading.Event()
+
+    def see(run: FleetRun) -> None:
+        progress = only(run).progress
+        said.append("" if progress is None else progress.text)
+        if "in line behind its user: other work" in said[-1]:
+            free.set()
+
+    def work(queue: Path) -> None:
+        with MachineQueue(queue).turn("its user", "other work"):
+            free.wait(WAIT_S)
+
     with fleets.running(tmp_path / "real", {"a": []}, made_up=False) as real:
+        busy = threading.Thread(target=work, args=(real.folder / "queue-a",))
+        busy.start()
         question = fleet.Asked(command="compare", model=mlp, arguments=["--candidate", mlp, "--runs", "20"])
-        run = fleet.ask([question], session=client, **at(real))
+        run = fleet.ask([question], session=client, on_change=see, **at(real))
+        busy.join(WAIT_S)
+        assert free.is_set(), said
         there = Store(real.home("a") / "ortune.db")
     answer = only(run)
     assert answer.error is None

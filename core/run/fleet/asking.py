@@ -220,13 +220,12 @@ class _Exchange:
 
     async def _followed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Show the progress until the question has ended, and return its last state."""
-        key, began, told = self.answer.key, time.monotonic(), False
+        key, began = self.answer.key, time.monotonic()
         most_s = max(_POLLS_S[1], _POLL_PER_HOST_S * len(self.asking.run.hosts))
         while state["state"] in ("WAITING", "RUNNING"):
             self._show(state)
-            if self._is_cancelled() and not told:
+            if self._is_cancelled():  # each time: the question may have begun just after the last request
                 await self._request(on_host.cancel, [key])
-                told = True
             share_s = _POLL_SHARE * (time.monotonic() - began)
             await asyncio.sleep(min(max(share_s, _POLLS_S[0], most_s - _POLLS_S[1]), most_s))
             found = (await self._request(on_host.states, [key])).get(key)
