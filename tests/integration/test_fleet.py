@@ -18,6 +18,8 @@ from core import wire
 from core.api import fleet
 from core.api.session import Session
 from core.evidence.fleet.fleet_types import Answer, FleetRun
+from core.evidence.fleet.matrix import Configuration
+from core.evidence.fleet.portability import Candidates
 from core.process.job_worker import run_job
 from core.process.machine_queue import MachineQueue
 from core.run.fleet import folders, on_host
@@ -129,6 +131,30 @@ def test_cancel_ends_the_processes(client: Session, made_up: None, square: Path)
     assert (run.state, only(run).state) == ("CANCELLED", "CANCELLED")
     assert only(run).document is not None
     assert no_process_is_left(client.store.folder)
+
+
+def test_the_winners_of_a_search_are_compared_on_every_host(
+    client: Session, made_up: None, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winner = Configuration(key="k", label="w", spec={"model": {}, "session": {"intra_op_num_threads": 1}})
+    found = Candidates(
+        question=1, default=None, configurations=(winner,), hosts={"k": ("a",)}, left_out={}, without={}
+    )
+    monkeypatch.setattr(fleet, "candidates", lambda run, number: found)
+    search = fleet.Asked(
+        command="search", model=str(square), arguments=["--effort", "quick", "--budget", "1"]
+    )
+    run = fleet.ask([search], session=client, portability=True)
+    assert (run.phase, len(run.questions)) == ("portability", 2)
+    assert run.questions[1].arguments == ["--effort", "quick"]
+    (second,) = run.answers_of(2).values()
+    request = folders.read_json(folders.answer(second.key) / folders.REQUEST)
+    assert request is not None
+    command = request["command"][len(on_host.PROGRAM) :]
+    assert command[:4] == ["compare", str(square), "--effort", "quick"]
+    candidate = Path(command[command.index("--candidate") + 1])
+    assert candidate.name == "winner-of-a.yaml"
+    assert f"path: {square}" in candidate.read_text()
 
 
 def test_a_question_that_is_cancelled_before_its_start_never_starts(
