@@ -14,14 +14,11 @@ from typing import Any
 
 from core.evidence.continuation import family, splits
 from core.evidence.evaluations import contrast_of
-from core.evidence.fleet.intervals import FleetInterval
+from core.evidence.fleet.intervals import TAIL_DF, FleetInterval
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.spec.effort import DEFAULT_MARGIN
 
 PAIRS = "pairs"  # key of a document without raw measurements, for its pairs
-# Far in its tails, the t interval of a trimmed mean of few launches is slightly too narrow: 48 pairs of 8
-# launches held together in 91 % of 800 simulated runs with all degrees of freedom, in 97 % with this share.
-TAIL_DF = 0.8
 _ALPHA = 1 - CONFIDENCE
 
 
