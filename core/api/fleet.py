@@ -86,7 +86,8 @@ def serve_host(
     """
     where = address(scheduler, certs)
     about: on_host.Description = {"labels": _labels(labels), "price_per_hour": _price(price_per_hour)}
-    machine(name)
+    if machine(name).name == ALL:
+        raise SpecError(f"`--name` must not be `{ALL}`, which means all hosts.", hint="Give another name.")
     processes.until_signal(lambda stop: processes.serve_host(name, where, certs, about, say, stop))
 
 
@@ -396,14 +397,15 @@ def _name(questions: Sequence[PreparedQuestion]) -> str:
     return f"{first.command} {first.model.name}{more}"
 
 
-def cancel(ref: str, host: str | None = None) -> FleetRun:
+def cancel(ref: str, host: str | None = None, *, session: Session | None = None) -> FleetRun:
     """End the open questions of a run on their hosts, with all processes, and return the run.
 
-    The process that collects the answers sees their ends. If there is none, `resume` collects them.
+    The process that collects the answers sees their ends. If there is none, `session` collects them.
 
     Args:
         ref: ID of the run, or its first characters.
         host: only this host; None: all.
+        session: receives what the hosts measured until then, if all are cancelled; None: `resume` does it.
 
     Raises:
         MissingError: there is no such run.
@@ -412,7 +414,8 @@ def cancel(ref: str, host: str | None = None) -> FleetRun:
     """
     run = fleet_run(ref)
     _check_host(run, host)
-    keys = [one for one in run.answers if one.state not in ENDED and host in (None, one.host)]
+    is_open = {one.key: one.state not in ENDED or one.state == "LOST" for one in run.answers}
+    keys = [one for one in run.answers if is_open[one.key] and host in (None, one.host)]
 
     async def work(fleet: Fleet) -> list[str]:
         told = [fleet.request(one.host, on_host.cancel, [one.key]) for one in keys]
@@ -429,7 +432,14 @@ def cancel(ref: str, host: str | None = None) -> FleetRun:
         raise WorkerError(
             f"Not every host could be told to stop ({'; '.join(failed)}).", hint="Try again when it is back."
         )
-    return fleet_run(ref)
+    if session is None or host is not None or not keys:
+        return fleet_run(ref)
+    control = Control()
+    control.cancel()
+    try:
+        return resume(run.id, control=control, session=session)
+    except SpecError:  # another process collects them
+        return fleet_run(ref)
 
 
 def logs(ref: str, host: str) -> str:

@@ -129,8 +129,8 @@ def init(
 ) -> None:
     """Create the private certificate authority of a fleet, and a certificate for each machine.
 
-    Copy DIR/hosts/NAME to each host, DIR/scheduler to the scheduler, and DIR/client to whoever asks. Keep
-    DIR/authority to yourself: it can admit machines to the fleet.
+    Copy DIR/hosts/NAME to each host, DIR/scheduler to the scheduler, and DIR/client to the machines that ask.
+    Keep DIR/authority to yourself: it can admit machines to the fleet.
     """
     machines = [fleet.machine(one) for one in host or []]
     made = fleet.init(folder, machines, scheduler or [])
@@ -428,9 +428,10 @@ def cancel(
 ) -> None:
     """Cancel a fleet run: end its open questions on the hosts, with all their processes.
 
-    Hosts keep what was measured until then; `fleet resume` collects it.
+    What was measured until then is kept: by the command that waits for the run, else by this one.
     """
-    found = fleet.cancel(run, host)
+    with Session(owner=f"fleet client {user_on_host()}") as session:
+        found = fleet.cancel(run, host, session=session)
     if json_:
         print_json(documents.fleet(summary_of(found, Store())))
     else:

@@ -19,6 +19,7 @@ from core.api import fleet
 from core.api.session import Session
 from core.evidence.fleet.fleet_types import Answer, FleetRun
 from core.process.job_worker import run_job
+from core.process.machine_queue import MachineQueue
 from core.run.fleet import folders, on_host
 from core.run.fleet.asking import Control
 from core.run.fleet.requests import PreparedQuestion
@@ -359,12 +360,29 @@ def test_a_host_with_other_code_is_refused_with_the_fix(
         fleet.ask([asked(square)], session=client, **at(processes))
 
 
-def test_a_real_comparison_of_a_host_is_in_the_store_of_the_client(
+def test_a_real_comparison_waits_for_the_machine_and_is_in_the_store_of_the_client(
     client: Session, tmp_path: Path, mlp: str
 ) -> None:
+    said: list[str] = []
+    free = threading.Event()
+
+    def see(run: FleetRun) -> None:
+        progress = only(run).progress
+        said.append("" if progress is None else progress.text)
+        if "in line behind its user: other work" in said[-1]:
+            free.set()
+
+    def work(queue: Path) -> None:
+        with MachineQueue(queue).turn("its user", "other work"):
+            free.wait(WAIT_S)
+
     with fleets.running(tmp_path / "real", {"a": []}, made_up=False) as real:
+        busy = threading.Thread(target=work, args=(real.folder / "queue-a",))
+        busy.start()
         question = fleet.Asked(command="compare", model=mlp, arguments=["--candidate", mlp, "--runs", "20"])
-        run = fleet.ask([question], session=client, **at(real))
+        run = fleet.ask([question], session=client, on_change=see, **at(real))
+        busy.join(WAIT_S)
+        assert free.is_set(), said
         there = Store(real.home("a") / "ortune.db")
     answer = only(run)
     assert answer.error is None
@@ -425,3 +443,21 @@ def test_the_exit_code_is_the_worst_of_the_hosts(
     done = cli.run_alone(*line, *options(processes))
     assert done.code == 1
     assert "The worker crashed." in done.out + done.err
+
+
+def test_cancel_without_a_waiting_client_collects_what_there_is(
+    cli: CommandLine, processes: FleetProcesses, square: Path
+) -> None:
+    before = len(processes.measured("a"))
+    line = ["fleet", "compare", str(square), "--budget", "600s", "--on", "a", *options(processes)]
+    killed = cli.start(*line)
+    wait_until(lambda: len(processes.measured("a")) > before)
+    killed.kill()
+    killed.communicate()
+    (listed,) = cli.run_alone("fleet", "runs", "--json").document["runs"]
+    assert listed["state"] == "INCOMPLETE"
+    done = cli.run_alone("fleet", "cancel", listed["run"][:12], "--json")
+    (answer,) = done.document["questions"][0]["answers"]
+    assert (done.document["state"], answer["state"]) == ("CANCELLED", "CANCELLED")
+    assert answer["document"]["answer"] == 42  # the document of the cancelled command
+    assert "round" in cli.run_alone("fleet", "logs", listed["run"], "a").out

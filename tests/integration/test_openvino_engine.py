@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,14 @@ def test_the_device_that_is_used_is_named(tmp_path: Path, device: str) -> None:
     if device != "AUTO" or list(openvino_engine.devices()) == ["CPU"]:
         assert built.effective == ["OpenVINO CPU"]
         assert built.on_cpu
+
+
+def test_a_device_that_auto_uses_for_the_moment_is_named_with_a_note() -> None:
+    compiled: Any = SimpleNamespace(get_property=lambda name: ["(CPU)"])
+    used, notes = openvino_engine._devices(compiled)
+    assert used == ["CPU"]
+    assert tells(notes[0], "AUTO", "CPU", "`ENABLE_STARTUP_FALLBACK=NO`")
+    assert openvino_engine._devices(SimpleNamespace(get_property=lambda name: ["CPU"])) == (["CPU"], [])
 
 
 def test_a_property_that_openvino_refuses_is_named_with_its_reason(tmp_path: Path) -> None:

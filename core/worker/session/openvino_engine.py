@@ -28,6 +28,7 @@ from openvino.frontend import FrontEndManager  # noqa: E402
 from core import wire  # noqa: E402
 from core.wire import engines  # noqa: E402
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError  # noqa: E402
+from core.wire.openvino_devices import missing_devices  # noqa: E402
 from core.worker.session import Built  # noqa: E402
 from core.worker.session.feeds import Array, Feeds, make_feeds  # noqa: E402
 from core.worker.session.feeds.wanted import BFLOAT16, STRING  # noqa: E402
@@ -174,13 +175,13 @@ def _build(
     _refuse_text(model)
     compiled = _compile(model, own)
     creation_s = time.perf_counter() - began
-    used = _devices(compiled)
+    used, moving = _devices(compiled)
     low = _low_precisions(compiled)
     return BuiltModel(
         compiled=compiled,
         bind=bind,
         reshaped=own["reshape"],
-        notes=[_about(model, used, low), *_differences(compiled, own["properties"])],
+        notes=[_about(model, used, low), *moving, *_differences(compiled, own["properties"])],
         creation_s=creation_s,
         requested=[_device_name(own["device"])],
         effective=[_device_name(one) for one in used],
@@ -215,24 +216,26 @@ def devices() -> dict[str, str]:
 
 
 def _check_devices(device: str) -> None:
-    """Refuse a device that is not there; `AUTO` alone takes what there is."""
-    virtual, colon, listed = device.partition(":")
-    named = re.findall(r"-?[A-Z]+(?:\.\d+)?", listed) if colon else [device]
-    if not colon and virtual in ("AUTO", "MULTI", "HETERO", "BATCH"):
-        return
+    """Refuse a device that is not there."""
     there = list(_CORE.available_devices)
-    for one in named:
-        bare = one.removeprefix("-")
-        if bare not in there and not any(other.startswith(f"{bare}.") for other in there):
-            raise ProviderError(
-                f"OpenVINO has no device `{bare}` here. It has {', '.join(there) or 'none'}.",
-                hint="Choose one of them, or install the driver of the device.",
-            )
+    if missing := missing_devices(device, there):
+        raise ProviderError(
+            f"OpenVINO has no device `{missing[0]}` here. It has {', '.join(there) or 'none'}.",
+            hint="Choose one of them, or install the driver of the device.",
+        )
 
 
-def _devices(compiled: Any) -> list[str]:
-    """Devices that a compiled model runs on; AUTO puts those in parentheses that it uses for the moment."""
-    return [str(one).strip("()") for one in compiled.get_property("EXECUTION_DEVICES")]
+def _devices(compiled: Any) -> tuple[list[str], list[str]]:
+    """Return the devices that a compiled model runs on, and a note if AUTO uses them for the moment only."""
+    told = [str(one) for one in compiled.get_property("EXECUTION_DEVICES")]
+    used = [one.strip("()") for one in told]
+    if told == used:
+        return used, []
+    note = (
+        f"AUTO runs on {', '.join(used)} until its first choice is ready, so the device may change while it "
+        "is measured. The property `ENABLE_STARTUP_FALLBACK=NO` makes it wait."
+    )
+    return used, [note]
 
 
 # --- reading and compiling ----------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ def page() -> None:
     progress.draw(run)
     results.draw(summary)
     _hosts(run)
+    progress.logs(run)
+    st.caption(f":material/terminal: Ask again in a terminal: `{first_use.TRY}`.")
 
 
 def _shown(found: Sequence[FleetRun]) -> FleetRun | None:
