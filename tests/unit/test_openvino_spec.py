@@ -11,6 +11,7 @@ from core.api.references import config_from
 from core.api.settings import spec_data
 from core.process import engine_packages
 from core.run import baseline, static_checks
+from core.run.known_trials import is_current
 from core.run.load import serving
 from core.run.plan import contestant_plan, session_plan
 from core.show.setting_chips import chips
@@ -101,7 +102,7 @@ def test_a_property_has_a_name_of_capital_letters(name: str) -> None:
 # --- whose settings they are --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=str)
+@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=lambda one: one.name)
 def test_a_setting_of_openvino_belongs_to_its_engine_alone(setting: Any) -> None:
     assert [name for name in ENGINES if belongs(setting.name, name)] == ["openvino"]
 
@@ -298,3 +299,14 @@ def test_a_recorded_configuration_is_checked_for_the_version_and_the_device(
     static_checks._engine(held, machine, found)
     assert [one.state for one in found.checks] == states
     assert all(one.why for one in found.checks if one.state != "OK")
+
+
+def test_a_result_of_openvino_is_reused_only_with_the_version_that_made_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_packages, "installed", lambda engine: {"openvino": "2026.4.1"})
+    trial: Any = lambda version: SimpleNamespace(facts={"libraries": {"openvino": version}})  # noqa: E731
+    assert is_current(own(), trial("2026.4.1"))
+    assert not is_current(own(), trial("2026.3.0"))
+    elsewhere = spec_from_dict({**OPENVINO, "runtime": "ov@sha256:" + "a" * 64})
+    assert is_current(elsewhere, trial("2026.3.0"))  # the hash pins it
