@@ -45,6 +45,9 @@ def own(**settings: Any) -> Any:
 # --- values -------------------------------------------------------------------------------------------------
 
 
+OPENVINO_SETTINGS = [one for one in SETTINGS if one.target == "openvino"]
+
+
 @pytest.mark.parametrize(
     "device", ["CPU", "GPU", "GPU.1", "NPU", "AUTO", "AUTO:GPU,CPU", "AUTO:-CPU", "HETERO:GPU.1,CPU", "MULTI"]
 )
@@ -102,7 +105,7 @@ def test_a_property_has_a_name_of_capital_letters(name: str) -> None:
 # --- whose settings they are --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=lambda one: one.name)
+@pytest.mark.parametrize("setting", OPENVINO_SETTINGS, ids=lambda one: one.name)
 def test_a_setting_of_openvino_belongs_to_its_engine_alone(setting: Any) -> None:
     assert [name for name in ENGINES if belongs(setting.name, name)] == ["openvino"]
 
