@@ -39,6 +39,7 @@ from core.wire.errors import (
 from core.wire.files import ROOT
 from core.wire.runtime import OWN
 from dashboard import fields, folders, messages, runtimes
+from dashboard.fleet_client import FleetClient
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -128,7 +129,15 @@ def _scheduler() -> Scheduler:
     return service
 
 
-_made: list[Scheduler] = []  # asking the cache at the end would create one
+@st.cache_resource(show_spinner=False)
+def fleet_client() -> FleetClient:
+    """Return what asks fleets for this server; its runs end with the server."""
+    service = FleetClient(Session(_store(), scheduler=_scheduler(), inspect=refuse_worker, admit=admit))
+    _made.append(service)
+    return service
+
+
+_made: list[Scheduler | FleetClient] = []  # asking the cache at the end would create one
 
 
 def close() -> None:

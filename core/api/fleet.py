@@ -29,7 +29,8 @@ from core.run.fleet import host as processes
 from core.run.fleet import on_host
 from core.run.fleet.addresses import address
 from core.run.fleet.asking import PATIENCE_S as PATIENCE_S
-from core.run.fleet.asking import Asking, Control, OnChange
+from core.run.fleet.asking import Asking, OnChange
+from core.run.fleet.asking import Control as Control
 from core.run.fleet.certificates import init as init
 from core.run.fleet.certificates import machine as machine
 from core.run.fleet.client import Fleet, HostGone, connect, host_records

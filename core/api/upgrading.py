@@ -20,9 +20,9 @@ from core.api.session import OnProgress, Session, default_session
 from core.api.settings import given_of
 from core.evidence.upgrade import STUDY, UpgradeRecord, UpgradeRow, headline
 from core.process.job_worker import refuse_worker
-from core.run.job import Job
+from core.run.job import Job, Status
 from core.run.upgrade import KIND as KIND
-from core.run.upgrade import AskedModel, AskedUpgrade, found_rows, job_of, new_record, put, upgrades
+from core.run.upgrade import AskedModel, AskedUpgrade, found_rows, job_of, new_record, put, put_end, upgrades
 from core.show import documents
 from core.show.sheets import upgrades as sheets
 from core.spec import TrialSpec
@@ -105,6 +105,7 @@ def upgrade(
     )
     session.last = upgrade_result(session, record.id)
     status = session.run(job_of(asked, record), on_progress=on_progress, cancel=cancel)
+    note_end(session.store, status)
     if status.error is not None:
         raise error_from_record(status.error)
     return session.last
@@ -136,7 +137,7 @@ def asked_upgrade(
     if RUNTIME in given:
         raise SpecError(
             "An upgrade names its two runtimes itself, so `runtime` cannot be set.",
-            hint="Name the runtimes with `--from` and `--to`.",
+            hint="Name the old and the new runtime only.",
         )
     old, new = one_runtime(before), one_runtime(after)
     if old == new:
@@ -227,6 +228,15 @@ def _check_exists(session: Session, spec: TrialSpec) -> None:
     session.admit(spec)  # before anything reveals what lies at a path
     with contextlib.suppress(WorkerError):  # it exists, and is not inspected yet
         resolve_model(session.store, spec.model.path, run=refuse_worker)
+
+
+def note_end(store: Store, status: Status) -> None:
+    """Keep how the job of an upgrade ended, also where it was cancelled while it waited.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    put_end(store, status.id, status.state, status.error)
 
 
 def stored_upgrades(store: Store) -> list[UpgradeRecord]:

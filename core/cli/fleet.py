@@ -129,8 +129,8 @@ def init(
 ) -> None:
     """Create the private certificate authority of a fleet, and a certificate for each machine.
 
-    Copy DIR/hosts/NAME to each host, DIR/scheduler to the scheduler, and DIR/client to whoever asks. Keep
-    DIR/authority to yourself: it can admit machines to the fleet.
+    Copy DIR/hosts/NAME to each host, DIR/scheduler to the scheduler, and DIR/client to the machines that ask.
+    Keep DIR/authority to yourself: it can admit machines to the fleet.
     """
     machines = [fleet.machine(one) for one in host or []]
     made = fleet.init(folder, machines, scheduler or [])

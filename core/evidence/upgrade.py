@@ -98,6 +98,7 @@ class UpgradeRecord:
     names: tuple[str, str]  # of the old and the new runtime
     models: tuple[str, ...]  # all that were asked for, in order
     family: int  # intervals that hold together with 95 %
+    process: str = ""  # that runs it
     state: str = "RUNNING"  # of its job
     error: ErrorRecord | None = None  # why its job failed or was cancelled
     before: RuntimeSide | None = None  # None: not described yet
@@ -198,9 +199,7 @@ def _state(
 ) -> tuple[State, ErrorRecord | None]:
     errors = [None if one is None or one.state != "FAIL" else one.error for one in (before, after)]
     if all(errors):
-        told = errors[1]
-        short = told is not None and told["type"] == "BudgetError"  # says nothing about the runtimes
-        return (State.UNUSABLE if short else State.FAILED), told
+        return (State.FAILED if _about_runtimes(errors) else State.UNUSABLE), errors[1]
     if errors[1] is not None:
         return State.REFUSED, errors[1]
     if comparison.state == "CANCELLED":
@@ -210,6 +209,12 @@ def _state(
     if comparison.state == "FAIL":
         return State.UNUSABLE, comparison.error
     return (State.COMPARED if comparison.state == "COMPLETE" else State.NOT_MEASURED), None
+
+
+def _about_runtimes(errors: Sequence[ErrorRecord | None]) -> bool:
+    """Whether two errors say something about the runtimes; a request that neither can run does not."""
+    one, other = errors
+    return one != other or (one is not None and one["type"] not in ("SpecError", "BudgetError"))
 
 
 def _is_cancelled(error: ErrorRecord | None) -> bool:
@@ -298,7 +303,7 @@ def changes(before: wire.Capabilities, after: wire.Capabilities) -> list[Change]
         *_in_one(set(after["unknown"]), set(before["unknown"]), "setting"),
         *_values(before["defaults"], after["defaults"], "default"),
         *_values(_providers(before), _providers(after), "provider", absent="not in this build"),
-        *_values(_texts(before["opsets"]), _texts(after["opsets"]), "opset", absent="unknown"),
+        *_values(_texts(before["opsets"]), _texts(after["opsets"]), "opset"),
         *_in_one(set(before["interfaces"]), set(after["interfaces"]), "function"),
     ]
     formats = [str(one["ir_version"] or "unknown") for one in (before, after)]

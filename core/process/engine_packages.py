@@ -23,7 +23,7 @@ def installed(engine: str, of: str = OWN) -> dict[str, str]:
         StoreError: its record cannot be read.
     """
     name = runtime(of).name
-    versions = None if name == OWN else runtimes.record(name)["versions"]
+    versions = None if name == OWN else runtimes.versions(runtimes.record(name))
     found = {package: _version(package, versions) for package in ENGINES[engine].packages}
     return {package: version for package, version in found.items() if version}
 
@@ -45,7 +45,7 @@ def check_installed(engine: str, of: str = OWN) -> None:
         StoreError: the runtime's record cannot be read.
     """
     needed, name = ENGINES[engine].packages, runtime(of).name
-    unknown = name != OWN and not runtimes.record(name)["versions"]
+    unknown = name != OWN and not runtimes.versions(runtimes.record(name))
     if not needed or unknown or installed(engine, of):
         return
     package = needed[0]

@@ -425,7 +425,9 @@ def _separately_measured(of: Pair) -> dict[str, Any]:
     text = "they were measured at different times"
     if of.baseline.fingerprint != of.candidate.fingerprint:
         machines = [_result(trial).get("environment") for trial in (of.baseline, of.candidate)]
-        told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
+        names = {runtime(one.spec.get("runtime", OWN)).name for one in (of.baseline, of.candidate)}
+        same = len(names) == 1  # libraries of two runtimes differ on purpose
+        told = fingerprint_difference(*machines, libraries=same) if all(machines) else []  # type: ignore[arg-type]
         what = f" ({'; '.join(told[:3])})" if told else ""
         text = f"they were measured on different machines or with different libraries{what}"
     return _without_ratio(text)

@@ -7,6 +7,7 @@ file next to it when the store cannot be written.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import psutil
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
@@ -210,15 +213,20 @@ def clean_up(store: Store) -> None:
 
     A store that cannot be written can still be read; then everything stays until a later start.
     """
-    for put_right in (store.import_rescued, partial(store.interrupt_orphans, _is_alive)):
+    for put_right in (store.import_rescued, partial(store.interrupt_orphans, is_owner_alive)):
         with contextlib.suppress(StoreError):
             put_right()
     scratch.remove_abandoned()
     scratch.remove_abandoned(store.folder / "models", scratch.INCOMING)
 
 
-def _is_alive(process: str, created_at: float) -> bool:
-    """Whether the process that owns a stored trial is alive; `process` as the scheduler writes it.
+def this_process() -> str:
+    """Return the text by which a stored job names the process that runs it."""
+    return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
+
+
+def is_owner_alive(process: str, created_at: float) -> bool:
+    """Whether the process that owns a stored job is alive; `process` as of `this_process`.
 
     A process of another host or container is not visible here: it counts as alive for a day.
     """

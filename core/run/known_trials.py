@@ -11,9 +11,11 @@ from functools import cache
 
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.process.engine_packages import is_same_version
 from core.spec import TrialSpec
 from core.store import Store
 from core.wire.errors import StoreError
+from core.wire.runtime import OWN
 
 Earlier = Callable[[TrialSpec], Trial | None]  # finds an earlier measurement of the same request
 
@@ -60,6 +62,14 @@ def known_trials(
             measured = comparison(found.comparison)
             known[key] = KnownTrial(trial=found, comparison=measured, reused=before is not None)
     return known
+
+
+def is_current(spec: TrialSpec, trial: Trial) -> bool:
+    """Whether the engine of a trial still has the version that measured it; `spec` is its request.
+
+    The fingerprint of a machine holds the packages of ONNX Runtime alone; a hash pins a runtime.
+    """
+    return spec.runtime != OWN or is_same_version(spec.engine, trial.facts.get("libraries") or {})
 
 
 def missing(asked: Sequence[Configuration], known: Known) -> list[Configuration]:

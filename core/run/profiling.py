@@ -111,7 +111,8 @@ def placement(
     runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:
         with scratch.folder() as folder:
-            reply = _run_profile(resolved, prepared, run, runs, folder / "trace.json")
+            trace = folder / "trace.json"
+            reply = _run_profile(resolved, prepared, run, runs, trace, with_constants=False)
         profile = profile_from_dict(reply["profile"])
     except Cancelled:
         raise
@@ -150,7 +151,7 @@ def _by_provider(reply: wire.ProfileReply) -> Placement:
 
 
 def _run_profile(
-    resolved: Resolved, prepared: Prepared, run: Run, runs: int, trace: Path
+    resolved: Resolved, prepared: Prepared, run: Run, runs: int, trace: Path, *, with_constants: bool = True
 ) -> wire.ProfileReply:
     spec = resolved.spec
     plan: wire.ProfilePlan = {
@@ -160,7 +161,7 @@ def _run_profile(
         "use_io_binding": spec.workload.use_io_binding,
         "runs": runs,
         "trace_path": str(trace),
-        "saves_graph": prepared.info["size_bytes"] <= MOST_SAVED_BYTES,
+        "saves_graph": with_constants and prepared.info["size_bytes"] <= MOST_SAVED_BYTES,
     }
     timeout_s = float(spec.protocol.timeout_s)
     if spec.runtime == OWN:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections import deque
@@ -20,8 +18,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import psutil
 
 from core import wire
 from core.evidence.measurement import Trial
@@ -31,7 +27,7 @@ from core.process.job_worker import Progress, Run, run_job
 from core.process.machine_queue import MachineQueue
 from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
-from core.run.job_log import JobLog, clean_up
+from core.run.job_log import JobLog, clean_up, this_process
 from core.spec import TrialSpec
 from core.store import Store
 from core.store.recorded import refuse_measuring
@@ -77,7 +73,7 @@ class Scheduler:
         self._run = run
         self._fork_server = SharedForkServer()  # for the comparisons of one turn
         self._wait_quiet_s = wait_quiet_s
-        self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
+        self._process = this_process()
         self._changed = threading.Condition()
         self._job_log = JobLog(store, self._changed)
         self._jobs: dict[str, Queued] = {}

@@ -20,6 +20,7 @@ from core.process.job_worker import Run
 from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.job import Job
+from core.run.known_trials import is_current
 from core.run.plan import feed_plan, resolve_batch
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.load import MOST_LIMITS, MOST_RATES, LoadSpec, LoadTarget
@@ -192,7 +193,12 @@ def _evidence(
             continue
         if trial.state == "FAIL" and trial.error is not None and size not in results:
             failures.setdefault(size, trial.error["message"])
-        elif trial.state == "COMPLETE" and trial.result and trial.fingerprint == fingerprint:
+        elif (
+            trial.state == "COMPLETE"
+            and trial.result
+            and trial.fingerprint == fingerprint
+            and is_current(subject.spec, trial)
+        ):
             results.setdefault(size, []).append(trial.result | {"trial": trial.id})
     if any(one.metric == "cpu_s" for one in timed):
         results = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in results.items()}

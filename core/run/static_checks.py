@@ -21,10 +21,12 @@ from core.run.job import Service
 from core.run.plan import session_plan, settings_of, thread_warning
 from core.run.preparation import Resolved, resolve_trial
 from core.run.verified_runtime import RUNTIME, recorded_libraries
-from core.spec import SessionSpec, TrialSpec
+from core.spec import SessionSpec, TrialSpec, effective
 from core.spec.checks import cpu_list
+from core.wire import engines
 from core.wire.access import library, resolve_library
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
+from core.wire.openvino_devices import missing_devices
 from core.wire.provenance import differing_facts, is_software
 
 
@@ -79,7 +81,9 @@ def run_static_checks(
         )
     has_runtime = all(one.state != "NO" for one in found.checks if one.name == RUNTIME)
     resolved = _model(held, service, found)
-    if has_runtime:
+    if has_runtime and not engines.can(held.spec.engine, "settings"):
+        _engine(held, machine, found)
+    elif has_runtime:
         _versions(held, machine, found)
         _providers(held.spec, machine, found)
         _settings(held.spec, service, found)
@@ -173,6 +177,40 @@ def _versions(held: OpenedConfiguration, machine: wire.Environment, found: Check
     )
 
 
+def _engine(held: OpenedConfiguration, machine: wire.Environment, found: CheckResults) -> None:
+    """Check version and devices of another engine than ONNX Runtime."""
+    engine = engines.ENGINES[held.spec.engine]
+    here = _versions_of(engine, machine["libraries"])
+    then = _versions_of(engine, recorded_libraries(held.environment) or {})
+    why = ""
+    state: Fact = "OK"
+    if not here:
+        why, state = f"{engine.label} is not installed here.", "NO"
+    elif not then:
+        why, state = f"The file does not state the version of {engine.label}.", "UNKNOWN"
+    elif here != then:
+        why, state = f"Measured with {then}; this machine has {here}.", "NOTE"
+    found.checks.append(FactCheck(name=engine.label, state=state, recorded=then, here=here, why=why))
+    if not engines.can(held.spec.engine, "openvino") or not here:
+        return
+    device, there = held.spec.openvino.device, list(machine.get("openvino_devices", ()))
+    missing = missing_devices(device, there)
+    why = f"OpenVINO has no device `{missing[0]}` here." if missing else ""
+    found.checks.append(
+        FactCheck(
+            name="device",
+            state="NO" if missing else "OK",
+            recorded=device,
+            here=", ".join(there) or "none",
+            why=why,
+        )
+    )
+
+
+def _versions_of(engine: engines.Engine, libraries: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {libraries[name]}" for name in engine.packages if name in libraries)
+
+
 def _ort_versions(libraries: Mapping[str, str]) -> str:
     names = sorted(name for name in libraries if name.startswith("onnxruntime"))
     return ", ".join(f"{name} {libraries[name]}" for name in names) or "none known to pip"
@@ -232,8 +270,9 @@ def _threads(spec: TrialSpec, machine: wire.Environment, found: CheckResults) ->
     if lacking := sorted(set(pinned) - set(cpu["allowed"])):
         why = f"`cpus` includes CPU {lacking[0]}, which this process may not use."
         found.checks.append(FactCheck(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
-    asked = spec.session.intra_op_num_threads
-    text = "ONNX Runtime's default" if not asked else f"{asked}"
+    engine = engines.ENGINES[spec.engine]
+    asked = effective(spec, engine.threads) if engine.threads else None
+    text = f"{engine.label}'s default" if not asked else f"{asked}"
     here = f"{cpu['usable']} usable"
     why = thread_warning(spec, cpu)
     found.checks.append(

@@ -20,8 +20,7 @@ from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import Grade
 from core.process import runtimes
-from core.process.engine_packages import is_same_version
-from core.run.known_trials import Earlier, Known, KnownTrial
+from core.run.known_trials import Earlier, Known, KnownTrial, is_current
 from core.run.search.search_space import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.axes import (
@@ -43,7 +42,7 @@ from core.spec.space import MODEL, Axis
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
 from core.wire.output_check import breach
-from core.wire.runtime import OWN, runtime
+from core.wire.runtime import runtime
 
 NEW, REFUSED = "NEW", "REFUSED"  # states of a point without a trial
 
@@ -421,14 +420,9 @@ def before(store: Store, record: ModelRecord, models: Models, *, fingerprint: st
             return None
         content = contents.get(spec.model.sha256 or "", record.content_sha256)
         found = store.find_complete(spec.key(), fingerprint, model_sha256=content)
-        return found if found is not None and _is_current(spec, found) else None
+        return found if found is not None and is_current(spec, found) else None
 
     return earlier
-
-
-def _is_current(spec: TrialSpec, trial: Trial) -> bool:
-    """Whether the engine of a trial still has the version that measured it."""
-    return spec.runtime != OWN or is_same_version(spec.engine, trial.facts.get("libraries") or {})
 
 
 def earlier_sweeps(

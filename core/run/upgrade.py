@@ -43,6 +43,7 @@ from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Job, Outcome, Service
+from core.run.job_log import is_owner_alive, this_process
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import Prepared, Resolved, prepare_trial, resolve_trial
 from core.run.runtime_check import capabilities, known_settings
@@ -52,7 +53,16 @@ from core.run.variants import precision_of_model
 from core.spec import TrialSpec
 from core.store import Store
 from core.store.library import resolve_model
-from core.wire.errors import HOME_HINT, Cancelled, SpecError, StoreError, TunerError, record_from_error
+from core.wire.errors import (
+    HOME_HINT,
+    INTERRUPTED,
+    Cancelled,
+    ErrorRecord,
+    SpecError,
+    StoreError,
+    TunerError,
+    record_from_error,
+)
 from core.wire.files import written_whole
 from core.wire.output_check import Judged, check_outputs, random_operators
 from core.wire.runtime import OWN, runtime
@@ -107,6 +117,7 @@ def new_record(asked: AskedUpgrade, created_at: float) -> UpgradeRecord:
         names=(runtime(asked.before).name, runtime(asked.after).name),
         models=tuple(one.label for one in asked.models),
         family=asked.family,
+        process=this_process(),
     )
 
 
@@ -141,8 +152,28 @@ def upgrades(store: Store, beginning: str) -> list[UpgradeRecord]:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             record = msgspec.json.decode(path.read_bytes(), type=UpgradeRecord)
             if record.version == VERSION:
-                found.append(record)
+                found.append(_with_end(record))
     return found
+
+
+def _with_end(record: UpgradeRecord) -> UpgradeRecord:
+    """Return the record; one whose process has ended meanwhile was interrupted."""
+    if record.state != "RUNNING" or is_owner_alive(record.process, record.created_at):
+        return record
+    hint = "Start it again; finished models can be reused."
+    error: ErrorRecord = {"type": "WorkerError", "message": f"The upgrade {INTERRUPTED}", "hint": hint}
+    return replace(record, state="FAIL", error=error)
+
+
+def put_end(store: Store, upgrade_id: str, state: str, error: ErrorRecord | None) -> None:
+    """Keep how the job of an upgrade ended, where it ended before its work began.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    for record in upgrades(store, upgrade_id):
+        if record.state == "RUNNING":
+            put(store, replace(record, state=state, error=error))
 
 
 def found_rows(store: Store, record: UpgradeRecord) -> list[UpgradeRow]:

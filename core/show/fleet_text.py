@@ -10,13 +10,14 @@ from core.evidence.fleet.costs import Costs
 from core.evidence.fleet.fleet_types import AnswerState, FleetRun, HostRecord
 from core.evidence.fleet.intervals import FleetInterval
 from core.evidence.fleet.kinds import FEW_MACHINES, Disagreement, Spread
-from core.evidence.fleet.matrix import DEFAULT_KEY, Cell, Configuration, Matrix
+from core.evidence.fleet.matrix import DEFAULT_KEY, NOT_COMPARED, Cell, Configuration, Matrix
 from core.evidence.fleet.portability import Portability, WorstRegret
 from core.evidence.fleet.summary import Section
 from core.evidence.result_types import SpeedUpNumbers
 from core.evidence.verdict import Color, Verdict
 from core.show import setting_chips
 from core.show.sheets.searches import speedup_parts
+from core.show.verdict import sentence
 from core.show.words import counted
 from core.spec import spec_from_dict
 from core.wire.errors import SpecError
@@ -35,13 +36,20 @@ STATES: Mapping[AnswerState, str] = {
     "CANCELLED": "cancelled",
     "LOST": "lost",
 }
-OUTCOMES: Mapping[str, str] = {  # of a search
+OUTCOMES: Mapping[str, str] = {  # of a search, a scorecard and a verification
     "FOUND": "faster configuration found",
     "NO_DIFFERENCE": "no faster configuration",
     "NONE_KEEPS_LIMITS": "no configuration meets the constraints",
     "UNDECIDED": "undecided",
     "REJECTED": "rejected",
+    "MET": "all targets met",
+    "MISSED": "a target is missed",
+    "UNKNOWN": "a target is not yet known",
+    "CONFIRMED": "confirmed",
+    "NOT_MEASURED": "not measured",
+    "FAILED": "not confirmed",
 }
+MOST_TOLD = 3  # hosts whose own sentences are the answer
 
 
 # --- names --------------------------------------------------------------------------------------------------
@@ -68,7 +76,7 @@ def _name(one: Configuration, model: str) -> str:
     if not one.spec:
         return one.label or "unknown configuration"
     try:
-        spec = spec_from_dict(one.spec)
+        spec = spec_from_dict({name: part for name, part in one.spec.items() if name not in NOT_COMPARED})
     except SpecError:
         return one.label or setting_chips.OTHER_VERSION
     changes = setting_chips.short_words(setting_chips.changed_values(spec))
@@ -193,6 +201,10 @@ def answer(section: Section) -> tuple[str, Color]:
         return verdicts_sentence(of), "blue"
     if of.command == "search":
         return search_sentence(of)
+    if of.command == "sweep" and (told := [one for one in of.rows if one.text]):
+        if len(told) <= MOST_TOLD:
+            return " ".join(sentence(f"On {one.host}: {one.text}") for one in told), "blue"
+        return f"The best point of each of {counted(len(told), 'host')} is in the table.", "blue"
     if of.command in ("compare", "sweep"):
         return verdicts_sentence(of), "blue"
     return states_sentence(of)
@@ -262,7 +274,9 @@ def verdicts_sentence(of: Matrix) -> str:
             if not row.rejected and (cell := row.cells.get(one.key)) and cell.verdict is not None
         )
         if verdicts:
-            parts = ", ".join(f"{word} on {number}" for word, number in verdicts.most_common())
+            parts = ", ".join(
+                f"{word} on {counted(number, 'host')}" for word, number in verdicts.most_common()
+            )
             said.append(f"{named[one.key]}: {parts}")
     more = f"; {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
     return f"{'; '.join(said[:MOST_NAMED])}{more}." if said else "No valid comparison."
@@ -270,10 +284,10 @@ def verdicts_sentence(of: Matrix) -> str:
 
 def states_sentence(of: Matrix) -> tuple[str, Color]:
     """Return the states that the hosts report, with their numbers."""
-    found = Counter((one.text or one.why or STATES[one.state]) for one in of.rows)
-    parts = [f"{words} on {number}" for words, number in found.most_common(MOST_NAMED)]
+    found = Counter((OUTCOMES.get(one.text, one.text) or one.why or STATES[one.state]) for one in of.rows)
+    parts = [f"{words} on {counted(number, 'host')}" for words, number in found.most_common(MOST_NAMED)]
     good = all(one.text in ("CONFIRMED", "MET", "PASS") for one in of.rows)
-    return f"{'; '.join(parts)}.", "green" if good else "gray"
+    return sentence("; ".join(parts)), "green" if good else "gray"
 
 
 def disagreement_text(one: Disagreement, named: Mapping[str, str], kinds: Mapping[str, str]) -> str:
@@ -295,6 +309,14 @@ def spread_note(found: Sequence[Spread]) -> str:
         f"A spread between {counted(fewest, 'machine')} is known only roughly: {FEW_MACHINES} or more "
         "machines of one kind narrow its interval. A rare slow machine shows only if it is among them."
     )
+
+
+def busy_note(of: Matrix) -> str:
+    """Return on which hosts background load may have raised latencies and costs; empty: on none."""
+    busy = [one.host for one in of.rows if one.busy]
+    if not busy:
+        return ""
+    return f"Measured under background load: {hosts_text(busy)}. Latencies and costs there may be too high."
 
 
 def cost_sentence(found: Costs, named: Mapping[str, str]) -> str:

@@ -10,10 +10,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from core.spec.settings import check_range, trial_setting
 from core.spec.validation import Spec
 from core.wire.errors import SpecError, nearest
+from core.wire.openvino_devices import is_device
 
-DEVICE = re.compile(
-    r"(AUTO|MULTI|HETERO|BATCH)(:-?[A-Z]+(\.\d+)?(\(\d+\))?(,-?[A-Z]+(\.\d+)?(\(\d+\))?)*)?|[A-Z]+(\.\d+)?"
-)
 KNOWN_PROPERTIES = (  # of OpenVINO 2026.4, without effect beyond speed, memory and rounding
     *("PERFORMANCE_HINT_NUM_REQUESTS", "ALLOW_AUTO_BATCHING", "AUTO_BATCH_TIMEOUT", "MODEL_PRIORITY"),
     *("ENABLE_CPU_RESERVATION", "ENABLE_TENSOR_PARALLEL", "MODEL_DISTRIBUTION_POLICY", "TBB_PARTITIONER"),
@@ -50,7 +48,7 @@ class OpenVinoSpec(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> OpenVinoSpec:
-        if len(self.device) > 200 or DEVICE.fullmatch(self.device) is None:
+        if not is_device(self.device):
             raise SpecError(
                 f"`{PREFIX}device` must be a device of OpenVINO, but got `{self.device[:80]}`.",
                 hint="Write for example CPU, GPU.1, AUTO, AUTO:GPU,CPU or HETERO:GPU,CPU.",

@@ -527,7 +527,8 @@ class Store:
                 return transfer.adopt(db, found, origin)
         except Damage as damage:
             raise StoreError(
-                f"A row of another store arrived damaged: {damage}.", hint="Fetch it again."
+                f"A trial, comparison or search of another store arrived damaged: {damage}.",
+                hint="Fetch it again.",
             ) from None
 
     # --- interrupted jobs and rescued results -----------------------------------------------------------

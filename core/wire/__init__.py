@@ -189,7 +189,9 @@ class ProfilePlan(TypedDict):
     use_io_binding: bool
     runs: int
     trace_path: str  # file to write ORT's trace to (Chrome trace format)
-    saves_graph: NotRequired[bool]  # False: the optimized graph is too large to save; absent: it is saved
+    saves_graph: NotRequired[
+        bool
+    ]  # False: the profile needs no constants of the optimized graph; absent: True
     graph_path: NotRequired[str]  # file for the optimized graph: the job `read_profile` then reads both
 
 

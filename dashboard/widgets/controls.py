@@ -16,7 +16,7 @@ from core.evidence.statistics import PERCENTILES, runs_needed
 from core.show.setting_chips import chips, summary
 from core.spec import TrialSpec
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
+from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting, value_words
 from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
@@ -315,7 +315,8 @@ def _chip(setting: TrialSetting) -> None:
     """Draw a changed setting with its value; a press resets it to its default."""
     key = fields.key(setting.name)
     value = st.session_state[key]
-    text = "empty" if value is None else format.short(format.value(value), 24)
+    words = value_words(value) if setting.name == _RUNTIME else format.value(value)
+    text = "empty" if value is None else format.short(words, 24)
     st.button(
         f"{setting.short} {format.plain(text)}",
         key=f"chip.{setting.name}",

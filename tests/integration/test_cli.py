@@ -27,6 +27,7 @@ from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.measurement import RESULT_FIELDS
+from core.process import runtimes
 from core.process.machine_queue import MachineQueue
 from core.run.best_point import rank_points
 from core.run.known_trials import known_trials
@@ -82,6 +83,9 @@ def parse() -> Callable[..., Given]:
     return parsed
 
 
+PINNED = f"same@sha256:{'0' * 64}"
+
+
 def spec_of(given: Given, config: dict[str, Any] | None = None) -> TrialSpec:
     return spec_from_dict(spec_data(config or {}, "m.onnx", given))
 
@@ -106,6 +110,7 @@ def example(setting: TrialSetting) -> tuple[list[str], Any]:
         "image_std": (["0.5,0.25"], (0.5, 0.25)),
         "cpus": (["0-3,6"], "0-3,6"),
         "tolerance": (["200%"], 2.0),
+        "runtime": (["same"], PINNED),
     }
     if setting.name in special:
         values, wanted = special[setting.name]
@@ -121,8 +126,9 @@ def example(setting: TrialSetting) -> tuple[list[str], Any]:
 
 @pytest.mark.parametrize("setting", settings_with_option(), ids=lambda one: one.name)
 def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
-    parse: Callable[..., Given], setting: TrialSetting
+    parse: Callable[..., Given], setting: TrialSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runtimes, "pinned", {"same": PINNED}.__getitem__)
     args, wanted = example(setting)
     if setting.name == "session.intra_op_thread_affinities":
         args += ["--intra-op-num-threads", "4"]

@@ -18,7 +18,10 @@ from core import wire
 from core.api import fleet
 from core.api.session import Session
 from core.evidence.fleet.fleet_types import Answer, FleetRun
+from core.evidence.fleet.matrix import Configuration
+from core.evidence.fleet.portability import Candidates
 from core.process.job_worker import run_job
+from core.process.machine_queue import MachineQueue
 from core.run.fleet import folders, on_host
 from core.run.fleet.asking import Control
 from core.run.fleet.requests import PreparedQuestion
@@ -128,6 +131,30 @@ def test_cancel_ends_the_processes(client: Session, made_up: None, square: Path)
     assert (run.state, only(run).state) == ("CANCELLED", "CANCELLED")
     assert only(run).document is not None
     assert no_process_is_left(client.store.folder)
+
+
+def test_the_winners_of_a_search_are_compared_on_every_host(
+    client: Session, made_up: None, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    winner = Configuration(key="k", label="w", spec={"model": {}, "session": {"intra_op_num_threads": 1}})
+    found = Candidates(
+        question=1, default=None, configurations=(winner,), hosts={"k": ("a",)}, left_out={}, without={}
+    )
+    monkeypatch.setattr(fleet, "candidates", lambda run, number: found)
+    search = fleet.Asked(
+        command="search", model=str(square), arguments=["--effort", "quick", "--budget", "1"]
+    )
+    run = fleet.ask([search], session=client, portability=True)
+    assert (run.phase, len(run.questions)) == ("portability", 2)
+    assert run.questions[1].arguments == ["--effort", "quick"]
+    (second,) = run.answers_of(2).values()
+    request = folders.read_json(folders.answer(second.key) / folders.REQUEST)
+    assert request is not None
+    command = request["command"][len(on_host.PROGRAM) :]
+    assert command[:4] == ["compare", str(square), "--effort", "quick"]
+    candidate = Path(command[command.index("--candidate") + 1])
+    assert candidate.name == "winner-of-a.yaml"
+    assert f"path: {square}" in candidate.read_text()
 
 
 def test_a_question_that_is_cancelled_before_its_start_never_starts(
@@ -359,12 +386,29 @@ def test_a_host_with_other_code_is_refused_with_the_fix(
         fleet.ask([asked(square)], session=client, **at(processes))
 
 
-def test_a_real_comparison_of_a_host_is_in_the_store_of_the_client(
+def test_a_real_comparison_waits_for_the_machine_and_is_in_the_store_of_the_client(
     client: Session, tmp_path: Path, mlp: str
 ) -> None:
+    said: list[str] = []
+    free = threading.Event()
+
+    def see(run: FleetRun) -> None:
+        progress = only(run).progress
+        said.append("" if progress is None else progress.text)
+        if "in line behind its user: other work" in said[-1]:
+            free.set()
+
+    def work(queue: Path) -> None:
+        with MachineQueue(queue).turn("its user", "other work"):
+            free.wait(WAIT_S)
+
     with fleets.running(tmp_path / "real", {"a": []}, made_up=False) as real:
+        busy = threading.Thread(target=work, args=(real.folder / "queue-a",))
+        busy.start()
         question = fleet.Asked(command="compare", model=mlp, arguments=["--candidate", mlp, "--runs", "20"])
-        run = fleet.ask([question], session=client, **at(real))
+        run = fleet.ask([question], session=client, on_change=see, **at(real))
+        busy.join(WAIT_S)
+        assert free.is_set(), said
         there = Store(real.home("a") / "ortune.db")
     answer = only(run)
     assert answer.error is None

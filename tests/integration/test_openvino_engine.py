@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,13 @@ from core.run.plan import contestant_plan, feed_plan, session_plan, shape_feeds
 from core.run.search.accuracy_limits import output_settings_only
 from core.spec import spec_from_dict
 from core.store import Store
-from core.wire.errors import ModelError, ProviderError, SpecError, TunerError
+from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
 from core.worker.machine import openvino_devices
 from core.worker.measure import contestant as module
 from core.worker.measure import output_comparison
 from core.worker.measure.contestant import Contestant
 from core.worker.models import inspect_model
-from core.worker.session import openvino_engine
+from core.worker.session import openvino_engine, openvino_model
 from core.worker.session.feeds import make_feeds
 from tests import in_process, tiny_models
 from tests.reading import tells
@@ -167,14 +168,22 @@ def test_a_device_that_is_not_there_is_an_error_that_lists_those_that_are(
 
 @pytest.mark.parametrize("device", ["CPU", "AUTO", "HETERO:CPU"])
 def test_the_device_that_is_used_is_named(tmp_path: Path, device: str) -> None:
-    if "CPU" not in openvino_engine.devices():
+    if "CPU" not in openvino_model.devices():
         pytest.skip("OpenVINO has no CPU plug-in here")
     plan = plan_of(tiny_models.mlp(tmp_path / "m.onnx"), openvino={"device": device})
     built = openvino_engine.contender(plan).built
     assert built.requested == [f"OpenVINO {device}"]
-    if device != "AUTO" or list(openvino_engine.devices()) == ["CPU"]:
+    if device != "AUTO" or list(openvino_model.devices()) == ["CPU"]:
         assert built.effective == ["OpenVINO CPU"]
         assert built.on_cpu
+
+
+def test_a_device_that_auto_uses_for_the_moment_is_named_with_a_note() -> None:
+    compiled: Any = SimpleNamespace(get_property=lambda name: ["(CPU)"])
+    used, notes = openvino_model._devices(compiled)
+    assert used == ["CPU"]
+    assert tells(notes[0], "AUTO", "CPU", "`ENABLE_STARTUP_FALLBACK=NO`")
+    assert openvino_model._devices(SimpleNamespace(get_property=lambda name: ["CPU"])) == (["CPU"], [])
 
 
 def test_a_property_that_openvino_refuses_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -197,6 +206,12 @@ def test_a_model_that_openvino_cannot_read_is_an_error_of_the_model(tmp_path: Pa
     error = refusal(plan)  # type: ignore[arg-type]
     assert isinstance(error, ModelError)
     assert tells(error.message, "Frobnicate")
+
+
+def test_a_model_that_does_not_fit_into_memory_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    error = refusal(plan_of(tiny_models.huge_memory(tmp_path / "m.onnx")))
+    assert isinstance(error, WorkerError)
+    assert tells(error.message, "memory")
 
 
 def test_a_setting_of_onnx_runtime_is_refused_by_the_worker_too(tmp_path: Path) -> None:
@@ -278,7 +293,7 @@ def test_a_session_without_onnxruntime_is_refused_in_words(
 
 
 def test_the_devices_of_the_machine_are_found_in_a_process_of_their_own() -> None:
-    assert openvino_devices.find() == openvino_engine.devices()
+    assert openvino_devices.find() == openvino_model.devices()
     assert openvino_devices.find(timeout_s=0.001) == {}
 
 

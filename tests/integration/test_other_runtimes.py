@@ -13,6 +13,7 @@ import yaml
 
 from core.process import runtimes
 from core.store import Store
+from core.wire.files import ROOT
 from tests import other_runtimes
 from tests.command_line import CommandLine
 from tests.other_runtimes import needs_older_onnxruntime
@@ -229,6 +230,32 @@ def test_a_load_test_serves_from_each_runtime(line: CommandLine, square: Path) -
     assert [one["spec"].get("runtime", "own") for one in served] == ["own", pinned(line, "same")]
     assert not any(one["error"] for one in served)
     assert ["libraries" in one for one in served] == [False, True]
+
+
+def test_accuracy_is_measured_in_each_runtime_and_compared_within_it(line: CommandLine) -> None:
+    digits, data = ROOT / "sample_models" / "digits_cnn.onnx", ROOT / "sample_models" / "digits_test.npz"
+    asked = ("--data", str(data), "--against", str(digits), "--runtime", "own", "--runtime", "same")
+    found = line.run("accuracy", str(digits), *asked, "--json", "--quiet").document
+    ran = [one["spec"].get("runtime", "own") for one in found["accuracies"]]
+    assert ran == ["own", "own", *[pinned(line, "same")] * 2]
+    assert len(found["comparisons"]) == 2
+
+
+@simulated
+def test_a_scorecard_judges_the_configuration_in_its_runtime(
+    line: CommandLine, square: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "goal.yaml"
+    target = "- {metric: latency_p50, at_most: 10 s}"
+    file.write_text(f"schema: 1\nmodel:\n  path: {square}\nruntime: same\ntargets:\n{target}\n")
+    done = line.run("scorecard", str(file), "--runs", "20", "--quiet", "--json")
+    assert done.document["spec"]["runtime"] == pinned(line, "same")
+    [trial] = done.document["trials"]
+    assert Store(line.home / "ortune.db").trial(trial).spec["runtime"] == pinned(line, "same")
+    other = line.run(
+        "scorecard", str(file), "--runtime", "own", "--reuse", "--runs", "20", "--quiet", "--json"
+    )
+    assert trial not in other.document["trials"]
 
 
 @simulated

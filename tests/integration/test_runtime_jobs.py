@@ -6,7 +6,9 @@ The environment has numpy and ONNX Runtime only, so a job that imports more fail
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 from core import wire
 from core.process import runtimes
-from core.process.job_worker import run_job
+from core.process.job_worker import run_job, worker_environment
 from core.run.accuracy import measure_accuracy, summary
 from core.run.graph import draw_optimized, optimized_graph
 from core.run.plan import contestant_plan
@@ -25,7 +27,7 @@ from core.run.runtime_check import FILE_NAME, capabilities, check_runtime
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import ModelError, SpecError
-from tests import other_runtimes, tiny_models
+from tests import builders, other_runtimes, tiny_models
 from tests.command_line import CommandLine
 from tests.other_runtimes import needs_older_onnxruntime
 
@@ -126,10 +128,19 @@ def test_a_profile_is_run_there_and_read_here(store: Store, model: Path, tmp_pat
     assert libraries["onnxruntime"] == older_version(store.folder)
 
 
+@pytest.mark.parametrize(
+    ("make", "bound"),
+    [
+        (tiny_models.mlp, False),
+        (tiny_models.mlp, True),
+        (partial(tiny_models.identity, dtype="bfloat16"), True),
+    ],
+)
 def test_a_sample_that_is_recorded_here_has_the_same_outputs_there(
-    store: Store, model: Path, tmp_path: Path
+    store: Store, tmp_path: Path, make: Any, bound: bool
 ) -> None:
-    resolved = resolve_trial(spec(model), store, run_job)
+    one = spec(make(tmp_path / "m.onnx"), workload={"use_io_binding": bound})
+    resolved = resolve_trial(one, store, run_job)
     ready = prepare_trial(resolved, store, run_job)
     plan = contestant_plan(
         resolved.spec, path=ready.path, session=ready.session, feeds=ready.feeds, torch=None
@@ -142,6 +153,43 @@ def test_a_sample_that_is_recorded_here_has_the_same_outputs_there(
     assert reply["unusable"] == ""
     assert reply["error"] is not None
     assert reply["error"]["max_rel"] == pytest.approx(0, abs=1e-4)
+
+
+OVERWRITES_FREED_MEMORY = """
+import gc, json, sys
+import numpy as np
+from core import wire
+from core.worker.measure.inference import prepare
+from core.worker.session import build_session
+
+model, feeds = json.load(sys.stdin)
+plan = {"feeds": feeds, "use_io_binding": True}
+inference = prepare(build_session(model, wire.default_session_plan()), plan)
+inference.call()
+(before,) = inference.arrays(None).values()
+gc.collect()
+noise = [np.full(16, number, np.uint16) for number in range(1, 5000)]
+inference.call()
+(after,) = inference.arrays(None).values()
+print(json.dumps([before.tolist(), after.tolist()]))
+"""
+
+
+def test_bound_inputs_stay_in_memory_which_this_version_reads_without_holding_it(
+    home: Path, tmp_path: Path
+) -> None:
+    model = tiny_models.identity(tmp_path / "m.onnx", "bfloat16", (4, 4))
+    feeds = builders.feed_plan(builders.one_input("x", "bfloat16", (4, 4)))
+    done = subprocess.run(
+        [runtimes.record("older")["python"], "-c", OVERWRITES_FREED_MEMORY],
+        input=json.dumps([str(model), feeds]),
+        env=worker_environment(runtime="older"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    before, after = json.loads(done.stdout.splitlines()[-1])
+    assert before == after
 
 
 def test_accuracy_is_measured_there(store: Store, model: Path, tmp_path: Path) -> None:

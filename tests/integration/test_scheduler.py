@@ -335,11 +335,11 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
 def test_trial_of_another_host_is_believed_for_a_day():
     """Two containers may share a store; neither sees the other's processes."""
     elsewhere = "some-other-host/1/1000.0"
-    assert job_log._is_alive(elsewhere, time.time() - 3600)
-    assert not job_log._is_alive(elsewhere, time.time() - 2 * 86_400)
-    assert not job_log._is_alive("", time.time())
-    assert not job_log._is_alive(f"{socket.gethostname()}/no/number", time.time())
-    assert not job_log._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
+    assert job_log.is_owner_alive(elsewhere, time.time() - 3600)
+    assert not job_log.is_owner_alive(elsewhere, time.time() - 2 * 86_400)
+    assert not job_log.is_owner_alive("", time.time())
+    assert not job_log.is_owner_alive(f"{socket.gethostname()}/no/number", time.time())
+    assert not job_log.is_owner_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
 
 
 # --- two schedulers, one machine ------------------------------------------------------------------------

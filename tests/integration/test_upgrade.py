@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -17,9 +19,10 @@ from core.api.stored import load_result
 from core.api.upgrading import upgrade
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.upgrade import UpgradeRecord
-from core.run.upgrade import put, upgrades
+from core.run.job_log import this_process
+from core.run.upgrade import put, put_end, upgrades
 from core.store import STORE_NAME, Store
-from core.wire.errors import Cancelled
+from core.wire.errors import INTERRUPTED, Cancelled
 from tests import other_runtimes, simulated_clock, tiny_models
 from tests.command_line import CommandLine, Done
 from tests.fresh_environment import fresh_environment
@@ -180,6 +183,13 @@ def test_what_cannot_be_asked_is_refused(
     assert upgrades(Store(line.home / STORE_NAME), "") == []
 
 
+def test_a_size_that_the_model_has_not_is_bad_input(line: CommandLine, mlp: str) -> None:
+    done = line.run("upgrade", mlp, *SAME, *QUICK, "--dim", "gone=3", "--json")
+    assert done.code == EXIT_BAD_INPUT
+    assert done.document["models"][0]["state"] == "UNUSABLE"
+    assert "`gone`" in done.err
+
+
 def test_a_runtime_without_onnxruntime_is_refused_and_the_upgrade_has_failed(
     line: CommandLine, mlp: str
 ) -> None:
@@ -251,6 +261,20 @@ def test_a_cancelled_upgrade_keeps_its_finished_models(
     assert list(again.to_frame()["model"]) == ["mlp.onnx", "second.onnx"]
     found = load_result(again.id[:8], session=session)
     assert (found.kind, found.verdict, found.to_dict()) == ("upgrade", again.verdict, again.to_dict())
+
+
+def test_an_upgrade_whose_process_was_killed_is_interrupted(tmp_path: Path) -> None:
+    store = Store(tmp_path / STORE_NAME)
+    facts: dict[str, Any] = {"created_at": time.time(), "config": "", "names": ("own", "same"), "family": 1}
+    own = this_process()
+    gone_process = f"{own.rpartition('/')[0]}/1.0"  # another process had this number before
+    for name, process in (("a" * 16, gone_process), ("b" * 16, own)):
+        put(store, UpgradeRecord(version=1, id=name, models=("m",), process=process, **facts))
+    gone, alive = upgrades(store, "")
+    assert gone.error is not None
+    assert (gone.state, gone.error["message"].endswith(INTERRUPTED), alive.state) == ("FAIL", True, "RUNNING")
+    put_end(store, "b" * 16, "CANCELLED", None)
+    assert [one.state for one in upgrades(store, "b")] == ["CANCELLED"]
 
 
 def test_results_of_an_earlier_upgrade_are_reused_if_asked(

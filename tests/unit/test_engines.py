@@ -44,6 +44,17 @@ def test_nobody_but_the_table_names_an_engine(folder: str) -> None:
     assert found == []
 
 
+def test_openvino_is_imported_in_one_place_because_that_turns_its_telemetry_off_first() -> None:
+    found = []
+    for path in sorted((ROOT / "core").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if any(name.partition(".")[0] == "openvino" for name in names):
+                found.append(path.name)
+    assert set(found) == {"openvino_model.py"}
+
+
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_the_file_of_a_row_prepares_a_plan(engine: Engine) -> None:
     source = (ROOT / engine.module.replace(".", "/")).with_suffix(".py").read_text()

@@ -9,6 +9,7 @@ from core.evidence.fleet.costs import Costs, costs, per_million
 from core.evidence.fleet.intervals import FleetInterval, joint
 from core.evidence.fleet.kinds import Measured, deviation_between, disagreements, f_cdf, spreads
 from core.evidence.fleet.matrix import DEFAULT_KEY, configuration_key, matrix
+from core.evidence.fleet.pairs import pairs_of
 from core.evidence.fleet.portability import candidates, portability, regrets_of, spec_of
 from core.evidence.fleet.summary import summarize
 from core.evidence.verdict import Verdict
@@ -307,14 +308,15 @@ def test_joint_intervals_widen_by_the_quantiles() -> None:
     one = FleetInterval(value=2.0, low=1.9, high=2.1, df=5)
     assert joint(one, 1, log=False) == one
     wide = joint(one, 4, log=False)
-    assert wide.low == pytest.approx(2 - 0.1 * 3.810 / 2.571, abs=1e-3)
+    assert wide.low == pytest.approx(2 - 0.1 * 4.315 / 2.571, abs=1e-3)  # quantiles of 4 and 5 df
     assert joint(FleetInterval(value=2.0, low=1.9, high=2.1), 4, log=True) == FleetInterval(value=2.0)
 
 
+@pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("noise", simulated.NOISES)
-def test_regrets_of_all_hosts_hold_together(noise: str) -> None:
+def test_regrets_of_all_hosts_hold_together(noise: str, paired: bool) -> None:
     truth = simulated.SPEEDS["3 hosts, each its own best"]
-    rows = list(simulated.portable("s", truth, simulated.NOISES[noise], 150, seed=5))
+    rows = list(simulated.portable("s", truth, simulated.NOISES[noise], 150, seed=5, paired=paired))
     assert min(one.held for one in rows) >= 0.93
 
 
@@ -333,3 +335,38 @@ def test_a_run_answers_with_its_second_phase_first() -> None:
     assert found.main is found.sections[1]
     assert found.sections[0].second_phase == 2
     assert found.sections[0].portability is None
+
+
+def test_raw_rounds_give_the_ratio_of_every_pair() -> None:
+    def blocks(*medians_s: float) -> dict[str, object]:
+        rounds = [
+            {"generation": n, "copy": 0, "round": n, "median_s": one} for n, one in enumerate(medians_s)
+        ]
+        return {"blocks": [{**one, "runs": 1} for one in rounds], "latencies_s": list(medians_s)}
+
+    noise = (1.0, 1.01, 0.99, 1.0, 1.01, 0.99)  # shared by all: it cancels within a round
+    times = {"a": 0.001, "b": 0.0011, "default": 0.0012}
+    document = made.compared(
+        {"a": (1.2, 1.1, 1.3), "b": (1.09, 1.0, 1.2)},
+        trials={
+            name: blocks(*(times[name] * (one + step * n) for n, one in enumerate(noise)))
+            for name, step in (("a", 0.0001), ("b", 0.0002))
+        },
+    )
+    document["trials"][-1] |= blocks(*(times["default"] * one for one in noise))
+    [row] = matrix(made.run({"h1": document}), 1).rows
+    assert row.pairs[A][B].ratio == pytest.approx(1.1, abs=0.001)
+    assert row.pairs[B][A].ratio == pytest.approx(1 / 1.1, abs=0.001)
+    found = regrets_of(row, hosts=1)
+    assert found[A].value == 0
+    assert found[B].value == pytest.approx(0.1, abs=0.001)
+    low, high = found[B].bounds or (0.0, 1.0)
+    assert 0.09 < low < high < 0.11
+
+
+def test_a_contradicted_contrast_leaves_the_wider_intervals() -> None:
+    document = made.compared(SURE, contrasts={"a": {"contradicted": True}})
+    assert pairs_of(document) == []
+    [row] = matrix(made.run({"h1": document}), 1).rows
+    assert row.pairs == {}
+    assert regrets_of(row, hosts=1)[B].low == pytest.approx(1.19 / 1.11 - 1)

@@ -10,7 +10,8 @@ import pytest
 from core.api.references import config_from
 from core.api.settings import spec_data
 from core.process import engine_packages
-from core.run import baseline
+from core.run import baseline, static_checks
+from core.run.known_trials import is_current
 from core.run.load import serving
 from core.run.plan import contestant_plan, session_plan
 from core.show.setting_chips import chips
@@ -21,6 +22,7 @@ from core.spec.settings import SETTINGS, Place
 from core.spec.space import search_axes, space
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import SpecError
+from core.wire.openvino_devices import missing_devices
 from dashboard import configurations, fields
 from tests.reading import tells
 
@@ -41,6 +43,9 @@ def own(**settings: Any) -> Any:
 
 
 # --- values -------------------------------------------------------------------------------------------------
+
+
+OPENVINO_SETTINGS = [one for one in SETTINGS if one.target == "openvino"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +105,7 @@ def test_a_property_has_a_name_of_capital_letters(name: str) -> None:
 # --- whose settings they are --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if one.target == "openvino"], ids=str)
+@pytest.mark.parametrize("setting", OPENVINO_SETTINGS, ids=lambda one: one.name)
 def test_a_setting_of_openvino_belongs_to_its_engine_alone(setting: Any) -> None:
     assert [name for name in ENGINES if belongs(setting.name, name)] == ["openvino"]
 
@@ -255,3 +260,56 @@ def test_another_setting_of_openvino_is_another_configuration_for_a_baseline() -
 def test_the_baseline_of_a_list_names_its_settings_of_openvino() -> None:
     specs = [own(PERFORMANCE_HINT="THROUGHPUT"), spec_from_dict({"model": MODEL})]
     assert configurations.labels(specs, 0)[0] == f"{ENGINES['openvino'].label}, hint THROUGHPUT"
+
+
+# --- devices, and a recorded configuration ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device", "there", "missing"),
+    [
+        ("CPU", ["CPU"], []),
+        ("GPU", ["CPU"], ["GPU"]),
+        ("GPU", ["CPU", "GPU.0", "GPU.1"], []),
+        ("GPU.1", ["CPU", "GPU.0", "GPU.1"], []),
+        ("GPU.2", ["CPU", "GPU.0", "GPU.1"], ["GPU.2"]),
+        ("GPU.1", ["CPU", "GPU.10"], ["GPU.1"]),
+        ("AUTO", [], []),
+        ("AUTO:-GPU,CPU", ["CPU"], []),
+        ("AUTO:NPU,-GPU", ["CPU"], ["NPU"]),
+        ("HETERO:GPU,NPU,CPU", ["CPU"], ["GPU", "NPU"]),
+    ],
+)
+def test_devices_that_are_not_there_are_found(device: str, there: list[str], missing: list[str]) -> None:
+    assert missing_devices(device, there) == missing
+
+
+@pytest.mark.parametrize(
+    ("recorded", "here", "device", "states"),
+    [
+        ({"openvino": "2026.4.1"}, {"openvino": "2026.4.1"}, "CPU", ["OK", "OK"]),
+        ({"openvino": "2026.3.0"}, {"openvino": "2026.4.1"}, "CPU", ["NOTE", "OK"]),
+        ({}, {"openvino": "2026.4.1"}, "GPU", ["UNKNOWN", "NO"]),
+        ({"openvino": "2026.4.1"}, {}, "CPU", ["NO"]),
+    ],
+)
+def test_a_recorded_configuration_is_checked_for_the_version_and_the_device(
+    recorded: dict[str, str], here: dict[str, str], device: str, states: list[str]
+) -> None:
+    held: Any = SimpleNamespace(spec=own(device=device), environment={"libraries": recorded})
+    machine: Any = {"libraries": here, "openvino_devices": {"CPU": "Some CPU"}}
+    found = static_checks.CheckResults()
+    static_checks._engine(held, machine, found)
+    assert [one.state for one in found.checks] == states
+    assert all(one.why for one in found.checks if one.state != "OK")
+
+
+def test_a_result_of_openvino_is_reused_only_with_the_version_that_made_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_packages, "installed", lambda engine: {"openvino": "2026.4.1"})
+    trial: Any = lambda version: SimpleNamespace(facts={"libraries": {"openvino": version}})  # noqa: E731
+    assert is_current(own(), trial("2026.4.1"))
+    assert not is_current(own(), trial("2026.3.0"))
+    elsewhere = spec_from_dict({**OPENVINO, "runtime": "ov@sha256:" + "a" * 64})
+    assert is_current(elsewhere, trial("2026.3.0"))  # the hash pins it

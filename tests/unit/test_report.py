@@ -35,6 +35,7 @@ from core.store import Store
 from core.wire.errors import SpecError, StoreError
 from dashboard.report.figures import plots_of
 from dashboard.report.page import MOST_BYTES, html_of
+from tests.reading import tells
 from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
@@ -165,6 +166,27 @@ def test_a_rejected_comparison_says_so_on_top(store: Store, kinds: dict[str, lis
     assert body.index("Rejected: no verdict") < body.index('class="verdict"')
     lines = markdown(said).splitlines()
     assert next(n for n, one in enumerate(lines) if "no verdict" in one) < 12
+
+
+def test_a_report_names_other_runtimes_with_their_versions_and_keeps_the_machine_of_ortunes_own(
+    store: Store, kinds: dict[str, list[str]]
+) -> None:
+    about = find(store, kinds["race"])
+    assert isinstance(about, AboutComparison)
+    first, *others = about.trials
+    libraries = {"numpy": "1.26.4", "onnxruntime": "1.17.3"}
+    moved = replace(
+        first,
+        spec={**first.spec, "runtime": f"ort117@sha256:{'5' * 64}"},
+        result={**first.facts, "environment": {**first.facts["environment"], "libraries": libraries}},
+    )
+    said = compose(replace(about, trials=[moved, *others]), store)
+    facts = [part for one in said.method for part in one.parts if isinstance(part, Fact)]
+    [named] = [one.text for one in facts if one.name == "runtime"]
+    assert tells(named, "ort117", "1.17.3", "5" * 12)
+    [own] = [one.text for one in facts if one.name == "libraries"]
+    assert "1.17.3" not in own
+    assert named in "\n".join(parsed(html_of(replace(about, trials=[moved, *others]), store)).texts)
 
 
 def test_a_profile_says_what_to_try_first_and_knows_the_peaks_of_its_machine(

@@ -36,6 +36,7 @@ OLD: wire.Capabilities = {
     "opsets": {"": 20, "ai.onnx.ml": 4},
     "interfaces": [],
     "modules": [],
+    "defaults": {},
     "providers": [
         {
             "name": "TensorrtExecutionProvider",

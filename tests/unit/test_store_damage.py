@@ -409,7 +409,7 @@ def test_nothing_is_restored_while_a_trial_runs(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr("core.run.job_log._is_alive", lambda *_: True)
+    monkeypatch.setattr("core.run.job_log.is_owner_alive", lambda *_: True)
     store.create_trial(trial(state="RUNNING"), process="p")
     assert run(["restore", str(tmp_path / "kept.db")]) == 2
     assert "`aaaaaa000001`" in capsys.readouterr().err

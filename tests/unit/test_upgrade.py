@@ -23,7 +23,7 @@ from core.evidence.upgrade import (
 )
 from core.evidence.verdict import Verdict
 from core.show import documents
-from core.show.sheets import Note, upgrades
+from core.show.sheets import Line, Note, upgrades
 from core.show.table import column_of
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import check_outputs
@@ -62,7 +62,10 @@ def row(
 
 def refused(*names: str, state: str = "COMPLETE") -> UpgradeRow:
     trials = [
-        trial(one, state="FAIL", error=REFUSAL) if one in names else trial(one) for one in ("old", "new")
+        trial(one, state="FAIL", error={**REFUSAL, "message": f"{one}: {REFUSAL['message']}"})
+        if one in names
+        else trial(one)
+        for one in ("old", "new")
     ]
     comparison = builders.comparison({"new": "candidate", "old": "baseline"}, state=state)
     return judge(UpgradeItem(model="m.onnx", comparison="c1"), comparison, trials)
@@ -93,12 +96,14 @@ def test_a_model_that_a_runtime_refuses_is_a_result(
     failed: list[str], of_comparison: str, state: State, *, fails: bool
 ) -> None:
     found = refused(*failed, state=of_comparison)
-    assert (found.state, found.fails, found.error) == (state, fails, REFUSAL if failed else None)
+    assert (found.state, found.fails, found.error is not None) == (state, fails, bool(failed))
+    assert found.error is None or found.error["message"].startswith(failed[-1])
     assert found.outputs_differ is None
 
 
-def test_a_budget_that_is_too_small_says_nothing_about_the_runtimes() -> None:
-    short: ErrorRecord = {**REFUSAL, "type": "BudgetError"}
+@pytest.mark.parametrize("kind", ["BudgetError", "SpecError"])
+def test_a_request_that_neither_runtime_can_run_says_nothing_about_them(kind: str) -> None:
+    short: ErrorRecord = {**REFUSAL, "type": kind}
     trials = [trial(one, state="FAIL", error=short) for one in ("old", "new")]
     comparison = builders.comparison({"new": "candidate", "old": "baseline"}, state="FAIL", error=short)
     found = judge(UpgradeItem(model="m", comparison="c1"), comparison, trials)
@@ -209,7 +214,9 @@ def test_the_sheet_shows_every_model_and_what_is_wrong_with_it() -> None:
     table = upgrades.models(found)
     assert column_of(table, "result") == ["1.250× slower", "fails in the new runtime"]
     assert [*table.colors] == ["orange", "red"]
-    notes = [part.text for part in upgrades.upgrade(record, found).parts if isinstance(part, Note)]
+    parts = upgrades.upgrade(record, found).parts
+    assert any(isinstance(one, Line) and one.text.startswith("Explain: ortune explain new") for one in parts)
+    notes = [part.text for part in parts if isinstance(part, Note)]
     assert any("It reads IR version 10 at most. Save it." in text for text in notes)
     assert upgrades.overall_color(found) == "red"
     assert upgrades.overall_color([row(1.2)]) == "green"
@@ -243,7 +250,7 @@ def test_settings_defaults_providers_and_formats_that_differ_are_listed() -> Non
     after = capabilities(
         unknown=["session.old"],
         ir_version=12,
-        opsets={"": 24},
+        opsets={"": 24, "ai.onnx.ml": 5},
         interfaces=[],
         defaults={"inter_op_num_threads": "1", "added": "on"},
     )

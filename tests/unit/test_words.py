@@ -119,6 +119,14 @@ OPTIONS_NAMED = {
     "dashboard/__main__.py": "the command of the server",
     "dashboard/server/gate.py": "the operator starts the server with it",
     "dashboard/views/models/page.py": "the operator starts the server with it",
+    **dict.fromkeys(
+        (
+            *("core/evidence/fleet/selection.py", "core/run/fleet/addresses.py", "core/run/fleet/asking.py"),
+            *("core/run/fleet/certificates.py", "core/run/fleet/on_host.py"),
+            "dashboard/views/fleet/first_use.py",
+        ),
+        "machines of a fleet are set up on the command line",
+    ),
     "core/run/importing.py": "after the name of the page",
     "core/wire/feeding.py": "after the name of the field",
     "core/wire/runtime.py": "the command that creates a runtime, and the format of lock files",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 import zipfile
 from dataclasses import replace
 from typing import Any
@@ -14,9 +16,10 @@ from core.api import fleet
 from core.evidence.fleet.fleet_types import AnswerProgress, FleetRun
 from core.evidence.fleet.summary import summarize
 from core.spec import spec_from_yaml
-from core.wire.errors import WorkerError
-from dashboard import live_events
-from dashboard.views.fleet import archive, first_use, progress
+from core.store import ModelRecord
+from core.wire.errors import SpecError, WorkerError
+from dashboard import live_events, state
+from dashboard.views.fleet import archive, asking, first_use, progress
 from tests import fleet_runs as made
 from tests.fleet_runs import THREADS
 from tests.reading import tells
@@ -199,6 +202,79 @@ def test_a_run_with_missing_answers_says_how_to_collect_them(open_page: Open) ->
     run = made.keep(made.run({"h1": made.compared(SURE), "h2": lost}, state="INCOMPLETE"))
     at = open_page("fleet")
     assert lines(at, f"ortune fleet resume {run.id}")
+
+
+# --- asking -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the page asks; each question becomes a running run."""
+    found: list[dict[str, Any]] = []
+
+    def ask(questions: list[fleet.Asked], *, on_change: Any, **how: Any) -> FleetRun:
+        found.append({"asked": questions[0], **how})
+        kept = made.keep(running())
+        on_change(kept)
+        return kept
+
+    monkeypatch.setattr(fleet, "ask", ask)
+    return found
+
+
+def test_a_search_is_asked_of_the_named_hosts(
+    open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]]
+) -> None:
+    at = open_page("fleet", model=mlp)
+    at.text_input(key=asking.HOSTS).set_value("cpu=epyc").run()
+    at.toggle(key=asking.PORTABILITY).set_value(True).run()
+    at.button(key="fleet.ask.start").click().run()
+    assert not at.exception
+    [one] = asked
+    assert (one["on"], one["portability"], one["scheduler"]) == ("cpu=epyc", True, None)
+    assert one["asked"] == fleet.Asked(command="search", model=mlp.path, arguments=["--budget=60"])
+    assert at.session_state["fleet.shown"] == running().id
+    assert lines(at, "rounds on h2")
+
+
+def test_presets_are_compared(open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]]) -> None:
+    at = open_page("fleet", model=mlp)
+    command: Any = at.get_by_key(asking.COMMAND)
+    command.set_value(asking.COMPARE).run()
+    at.multiselect(key=asking.CANDIDATES).set_value(["cpu-latency"]).run()
+    at.button(key="fleet.ask.start").click().run()
+    [one] = asked
+    assert one["asked"].arguments == ["--candidate=preset:cpu-latency", "--budget=60"]
+    assert one["portability"] is False
+
+
+def test_what_a_fleet_refuses_is_an_error_on_the_page(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise SpecError("No host has the label `cpu=epyc`.", hint="Choose another one.")
+
+    monkeypatch.setattr(fleet, "ask", refuse)
+    at = open_page("fleet", model=mlp)
+    at.button(key="fleet.ask.start").click().run()
+    assert tells(at.error[0].value, "No host has the label", "Choose another one.")
+
+
+def test_the_end_of_the_server_cancels_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+
+    def ask(questions: Any, *, on_change: Any, control: fleet.Control, **how: Any) -> None:
+        on_change(running())
+        while not control.is_cancelled("h1"):
+            time.sleep(0.01)
+        cancelled.set()
+
+    monkeypatch.setattr(fleet, "ask", ask)
+    client = state.fleet_client()
+    question = fleet.Asked(command="search", model="m")
+    assert client.start(question, on="all", portability=False) == running().id
+    state.close()
+    assert cancelled.is_set()
 
 
 # --- files --------------------------------------------------------------------------------------------------

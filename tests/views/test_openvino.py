@@ -105,3 +105,23 @@ def test_the_machine_names_version_and_devices(machine: wire.Environment) -> Non
     assert tells(none["OpenVINO"], "2026.4.1", "none")
     described.pop("openvino_devices")
     assert "OpenVINO" not in {one.name for one in machine_facts(described)}
+
+
+@pytest.mark.parametrize("page", ["search", "sweep", "load", "scorecard", "accuracy", "compare", "export"])
+def test_every_page_that_measures_takes_openvino(open_page: Open, add_model: Add, page: str) -> None:
+    at = open_page(page, model=add_model())
+    at.session_state[fields.key("engine")] = "openvino"
+    at.session_state[fields.key("openvino.PERFORMANCE_HINT")] = "THROUGHPUT"
+    at.run()
+    assert not at.exception
+    assert not at.error
+
+
+def test_curves_offer_the_settings_of_the_chosen_engine(open_page: Open, add_model: Add) -> None:
+    at = open_page("sweep", model=add_model())
+    labels = {one.name: one.label for one in SETTINGS}
+    assert labels["intra_op_num_threads"] in at.selectbox(key="sweep.axis").options
+    at.session_state[fields.key("engine")] = "openvino"
+    offered = at.run().selectbox(key="sweep.axis").options
+    assert {labels["openvino.NUM_STREAMS"], labels["openvino.INFERENCE_NUM_THREADS"]} <= set(offered)
+    assert labels["intra_op_num_threads"] not in offered

@@ -14,6 +14,7 @@ from typing import Any
 
 from core.evidence.fleet.fleet_types import Answer, AnswerState, FleetRun, HostRecord, Phase
 from core.evidence.fleet.intervals import FleetInterval, interval_of
+from core.evidence.fleet.pairs import PairRatio, by_key, pairs_of
 from core.evidence.streams import throughput_interval
 from core.evidence.verdict import MIN_LAUNCHES, Verdict, is_rejected
 from core.spec.effort import DEFAULT_MARGIN
@@ -23,7 +24,7 @@ from core.wire.errors import SpecError
 from core.wire.output_check import OUTPUTS_DIFFER
 
 DEFAULT_KEY = "default"  # key of ONNX Runtime's default on the model of the question
-_NOT_COMPARED = ("protocol", "targets", "dataset", "dynamic_batching")
+NOT_COMPARED = ("protocol", "targets", "dataset", "dynamic_batching")
 Document = Mapping[str, Any]
 
 
@@ -74,6 +75,8 @@ class HostRow:
     margin: float  # equivalence margin
     limits: tuple[LimitState, ...] = ()
     cells: Mapping[str, Cell] = field(default_factory=dict)
+    # configuration -> another one -> its speed relative to that; empty: ratios to the reference only
+    pairs: Mapping[str, Mapping[str, PairRatio]] = field(default_factory=dict)
 
     @property
     def usable(self) -> dict[str, Cell]:
@@ -153,6 +156,7 @@ class _Read:
     metric: str = ""
     margin: float = DEFAULT_MARGIN
     limits: tuple[LimitState, ...] = ()
+    pairs: Mapping[str, Mapping[str, PairRatio]] = field(default_factory=dict)
 
 
 def _row(host: HostRecord, answer: Answer, made: _Read) -> HostRow:
@@ -174,6 +178,7 @@ def _row(host: HostRecord, answer: Answer, made: _Read) -> HostRow:
         margin=made.margin,
         limits=made.limits,
         cells=made.cells,
+        pairs=made.pairs,
     )
 
 
@@ -187,7 +192,7 @@ def configuration_key(spec: Document, model_sha256: str) -> str:
         spec: as in a YAML file; only what differs from the defaults.
         model_sha256: of the question's model.
     """
-    data = {name: part for name, part in spec.items() if name not in _NOT_COMPARED and part}
+    data = {name: part for name, part in spec.items() if name not in NOT_COMPARED and part}
     model = {name: one for name, one in data.pop("model", {}).items() if name not in ("path", "name")}
     if model.get("sha256") == model_sha256 or model.get("sha256") is None:
         model.pop("sha256", None)
@@ -250,9 +255,11 @@ def _compared(document: Document, trials: Mapping[str, Document], model_sha256: 
         own = _OWN if one["trial"] == reference else against.get(one["trial"])
         cells[made.key] = _cell(trial, own, breaches.get(one["trial"], ""))
     failed = str(document.get("grade_reason") or "The A/A control failed.") if is_rejected(document) else ""
+    keys = {one.trial: key for key, one in cells.items()}
     return _Read(
         configurations=configurations,
         cells=cells if contrasts else {},
+        pairs=by_key(pairs_of({**document, "trials": list(trials.values())}), keys),
         reference=reference_key,
         best=() if failed else fastest(cells),
         why=_message(document),

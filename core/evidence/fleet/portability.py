@@ -1,9 +1,9 @@
 """How much each host loses if all hosts use one configuration, and which one to choose. Pure.
 
 The regret of a configuration on a host is how much slower it is there than the best configuration of that
-host: best speed / its speed - 1. Its interval combines the intervals of the ratios to the host's reference,
-which hold together on a host, widened so that those of all hosts hold together. Every statement that follows
-from them therefore holds with 95 %, whichever configuration is chosen because of it.
+host: best speed / its speed - 1. Its interval comes from intervals of ratios on that host, widened so that
+those of all configurations and hosts hold together. Every statement that follows from them therefore holds
+with 95 %, whichever configuration is chosen because of it.
 """
 
 from __future__ import annotations
@@ -84,20 +84,41 @@ def portability(found: Matrix) -> Portability:
 def regrets_of(row: HostRow, hosts: int) -> dict[str, FleetInterval]:
     """Return the regret of each usable configuration of a host, as a share.
 
-    The lower bound is 0 where the configuration may be the best. The upper bound is unknown while the ratio
-    of any usable configuration is.
+    They come from the ratios of all pairs, or without raw rounds from two ratios to the reference. The lower
+    bound is 0 where the configuration may be the best. The upper bound is unknown while the ratio of any
+    usable configuration is.
 
     Args:
         row: of the host.
         hosts: number of hosts whose intervals hold together.
     """
+    usable = row.usable
+    if (paired := _paired(row, list(usable), hosts)) is not None:
+        return paired
     speeds = {
         key: joint(one.speedup, hosts, log=True) if key != row.reference else one.speedup
-        for key, one in row.usable.items()
+        for key, one in usable.items()
         if one.speedup is not None
     }
-    is_whole = len(speeds) == len(row.usable)
+    is_whole = len(speeds) == len(usable)
     return {key: _regret(key, speeds, is_whole=is_whole) for key in speeds}
+
+
+def _paired(row: HostRow, keys: Sequence[str], hosts: int) -> dict[str, FleetInterval] | None:
+    """Return the regrets from the ratios of all pairs, which hold together; None: a pair is missing."""
+    count = hosts * len(keys) * (len(keys) - 1) / 2
+    made = {}
+    for key in keys:
+        others = [row.pairs.get(one, {}).get(key) for one in keys if one != key]
+        known = [one.interval(count) for one in others if one is not None]
+        if not known or len(known) < len(keys) - 1:
+            return None
+        made[key] = FleetInterval(
+            value=max(0.0, max(one.value for one in known) - 1),
+            low=max(0.0, max(one.low or 0.0 for one in known) - 1),
+            high=max(0.0, max(one.high or 0.0 for one in known) - 1),
+        )
+    return made
 
 
 def _regret(key: str, speeds: Mapping[str, FleetInterval], *, is_whole: bool) -> FleetInterval:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.fleet.fleet_types import FleetRun
+from core.evidence.fleet.pairs import PAIRS, pairs_of
 from core.evidence.fleet.summary import Summary, summarize, trial_ids
 from core.run.fleet import folders
 from core.run.fleet import runs as kept
@@ -109,6 +110,8 @@ def _light_document(path: Path, changed_ns: int, size_bytes: int) -> dict[str, A
     data = folders.read_json(path)
     if data is None:
         return None
+    if "contestants" in data:
+        data[PAIRS] = pairs_of(data)  # needs the raw rounds
     if all(name in data for name in _WITHOUT_TRIALS):
         data.pop("trials", None)
     without_raw: dict[str, Any] = _without_raw(data)

@@ -39,7 +39,8 @@ from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, rec
 from core.wire.units import visible
 
 PATIENCE_S = 180.0  # how long a host may be gone before its answer counts as lost
-_POLLS_S = (0.2, 2.0)  # between two requests for the state, first and later
+_POLLS_S = (0.4, 2.0)  # between two requests for the state: at least, and at most for a few hosts
+_POLL_SHARE = 0.03  # of the time so far: the end of a short question is noticed soon
 _POLL_PER_HOST_S = 0.02  # many hosts are asked less often, so that the scheduler stays idle
 _RETRY_S = 2.0
 _SAVE_S = 3.0  # between two writes of mere progress
@@ -219,14 +220,14 @@ class _Exchange:
 
     async def _followed(self, state: dict[str, Any]) -> dict[str, Any]:
         """Show the progress until the question has ended, and return its last state."""
-        key, pause, told = self.answer.key, _POLLS_S[0], False
+        key, began = self.answer.key, time.monotonic()
+        most_s = max(_POLLS_S[1], _POLL_PER_HOST_S * len(self.asking.run.hosts))
         while state["state"] in ("WAITING", "RUNNING"):
             self._show(state)
-            if self._is_cancelled() and not told:
+            if self._is_cancelled():  # each time: the question may have begun just after the last request
                 await self._request(on_host.cancel, [key])
-                told = True
-            await asyncio.sleep(pause)
-            pause = min(1.3 * pause, max(_POLLS_S[1], _POLL_PER_HOST_S * len(self.asking.run.hosts)))
+            share_s = _POLL_SHARE * (time.monotonic() - began)
+            await asyncio.sleep(min(max(share_s, _POLLS_S[0], most_s - _POLLS_S[1]), most_s))
             found = (await self._request(on_host.states, [key])).get(key)
             if found is None:
                 raise WorkerError(

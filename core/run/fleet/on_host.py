@@ -31,7 +31,14 @@ from core.run.fleet import folders, parcels
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
 from core.run.fleet.parcels import Parcel
 from core.run.fleet.question import kill_group, last_line, tail
-from core.wire.errors import Cancelled, SpecError, TunerError, record_from_error, record_from_exception
+from core.wire.errors import (
+    Cancelled,
+    SpecError,
+    TunerError,
+    WorkerError,
+    record_from_error,
+    record_from_exception,
+)
 from core.wire.files import ROOT
 from core.wire.limits import parse_cpu_time
 
@@ -223,7 +230,13 @@ async def states(keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _states(keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-    return {key: _state(key) for key in keys if folders.answer(key).is_dir()}
+    return {key: _state(key) for key in keys if _is_known(key)}
+
+
+def _is_known(key: str) -> bool:
+    """Whether a question was asked here; a host that was killed before may have a part of its files."""
+    folder = folders.answer(key)
+    return (folder / REQUEST).exists() or (folder / STATE).exists()
 
 
 def _state(key: str) -> dict[str, Any]:
@@ -245,14 +258,17 @@ def _state(key: str) -> dict[str, Any]:
 
 def _lost(folder: Path, found: Mapping[str, Any]) -> dict[str, Any]:
     """End a question whose process was killed, with the command that it left."""
-    if found.get("command"):
+    if found.get("command") and is_alive(found["command"], found["command_started"]):
         kill_group(found["command"])
-    error = SpecError(
-        "The question was interrupted: its process on the host was killed, or the host restarted.",
+    why = "its process on the host was killed, or the host restarted"
+    if folders.is_full(folder / STATE):
+        why = "the disk of the host is full"
+    error = WorkerError(
+        f"The question was interrupted: {why}.",
         hint="Ask it again with `ortune fleet resume RUN --again`.",
     )
     ended = {**found, "state": "FAIL", "exit_code": None, "finished_at": time.time(), "files": {}}
-    ended |= {"error": {**record_from_error(error), "type": "WorkerError"}, "rows": {}, "interrupted": True}
+    ended |= {"error": record_from_error(error), "rows": {}}
     with contextlib.suppress(TunerError):
         folders.write_json(folder / STATE, ended)
     return ended
@@ -274,7 +290,7 @@ async def cancel(keys: Sequence[str]) -> dict[str, Any]:
 def _cancel(keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     for key in keys:
         folder = folders.answer(key)
-        found: dict[str, Any] = _state(key) if folder.is_dir() else {"state": "WAITING"}
+        found: dict[str, Any] = _state(key) if _is_known(key) else {"state": "WAITING"}
         if found["state"] == "RUNNING":
             with contextlib.suppress(OSError):
                 os.kill(found["pid"], signal.SIGTERM)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,13 +24,10 @@ from typing import Any
 import filelock
 import psutil
 
-from core.process.job_worker import worker_environment
 from core.run.fleet import folders
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
-from core.store import Store
 from core.wire import variables
 from core.wire.errors import ErrorRecord, TunerError, WorkerError, record_from_error
-from core.wire.files import ROOT
 from core.wire.plain_data import plain
 
 TERM_GRACE_S = 25.0  # a cancelled command stores what it has; a slow disk takes its time
@@ -39,10 +37,13 @@ _RETRY_S, _RETRIES = 5.0, 120  # of writing the end of an answer, on a full disk
 class _Command:
     """The command of a question, and the signal that ends it."""
 
-    def __init__(self, folder: Path, command: list[str]) -> None:
+    def __init__(self) -> None:
         self.cancelled = False
-        environment = {**os.environ, variables.PROGRESS: "json"}
-        environment["PYTHONPATH"] = worker_environment().get("PYTHONPATH", str(ROOT))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, folder: Path, command: list[str]) -> dict[str, Any]:
+        """Start the command, and return what identifies its process; raises OSError."""
+        environment = {**os.environ, variables.PROGRESS: "json"}  # `on_host` has set the path of this package
         with (folder / DOCUMENT).open("wb") as document, (folder / LOG).open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -53,21 +54,37 @@ class _Command:
                 cwd=folder,
                 start_new_session=True,
             )
-        self.started = psutil.Process(self.process.pid).create_time()
+        if self.cancelled:  # before there was a process
+            self._terminate()
+        started = psutil.Process(self.process.pid).create_time()
+        return {"command": self.process.pid, "command_started": started}
+
+    def wait(self) -> int:
+        """Return the exit code once the command has ended, with all processes of its group."""
+        assert self.process is not None
+        code = self.process.wait()
+        self.kill()
+        return code
 
     def cancel(self, number: int, frame: FrameType | None) -> None:
         """Ask the command to end and store what it has; kill it if it does not."""
         if not self.cancelled:
             self.cancelled = True
-            with contextlib.suppress(OSError):
-                self.process.terminate()
-            killer = threading.Timer(TERM_GRACE_S, self.kill)
-            killer.daemon = True
-            killer.start()
+            self._terminate()
+
+    def _terminate(self) -> None:
+        if self.process is None:
+            return
+        with contextlib.suppress(OSError):
+            self.process.terminate()
+        killer = threading.Timer(TERM_GRACE_S, self.kill)
+        killer.daemon = True
+        killer.start()
 
     def kill(self) -> None:
         """Kill all processes of the command's group."""
-        kill_group(self.process.pid)
+        if self.process is not None:
+            kill_group(self.process.pid)
 
 
 def kill_group(pid: int) -> None:
@@ -85,12 +102,17 @@ def main(folder: Path) -> None:
 
 def _answer(folder: Path) -> None:
     request: dict[str, Any] = json.loads((folder / REQUEST).read_bytes())
+    command = _Command()
+    signal.signal(signal.SIGTERM, command.cancel)
+    signal.signal(signal.SIGINT, command.cancel)
     state: dict[str, Any] = {
         **{"key": request["key"], "state": "RUNNING", "started_at": time.time(), "pid": os.getpid()},
-        **{"started": psutil.Process().create_time(), "command": 0},
+        **{"started": psutil.Process().create_time(), "command": 0, "command_started": 0.0},
     }
+    # a question whose state cannot be written does not run: nobody could end it
+    folders.write_json(folder / STATE, state)
     try:
-        command = _Command(folder, request["command"])
+        state |= command.start(folder, request["command"])
     except OSError as error:
         failure = WorkerError(
             f"The command could not be started: {error.strerror or error}.",
@@ -98,15 +120,14 @@ def _answer(folder: Path) -> None:
         )
         _end(folder, {**state, "state": "FAIL", "error": record_from_error(failure)})
         return
-    signal.signal(signal.SIGTERM, command.cancel)
-    signal.signal(signal.SIGINT, command.cancel)
-    state["command"] = command.process.pid
     with contextlib.suppress(TunerError):  # a full disk: the end is written when there is space
         folders.write_json(folder / STATE, state)
-    code = command.process.wait()
-    command.kill()
-    process = f"{socket.gethostname()}/{command.process.pid}/{command.started}"
-    _end(folder, {**state, **_outcome(folder, code, cancelled=command.cancelled), **_rows(folder, process)})
+    # loaded while the command loads its own libraries: neither before it, nor while it measures
+    store = import_module("core.store")
+    code = command.wait()
+    outcome = _outcome(folder, code, cancelled=command.cancelled)
+    process = f"{socket.gethostname()}/{state['command']}/{state['command_started']}"
+    _end(folder, {**state, **outcome, **_rows(folder, process, store)})
 
 
 def _outcome(folder: Path, code: int, *, cancelled: bool) -> dict[str, Any]:
@@ -152,10 +173,10 @@ def tail(path: Path, most: int) -> str:
         return ""
 
 
-def _rows(folder: Path, process: str) -> dict[str, Any]:
+def _rows(folder: Path, process: str, store: Any) -> dict[str, Any]:
     """Write the rows that the command stored, and return their ids."""
     try:
-        found = Store().rows_of(process)
+        found = store.Store().rows_of(process)
         (folder / ROWS).write_bytes(found.packed())
         return {"rows": found.ids()}
     except (TunerError, OSError) as error:  # the rows stay in the host's store

@@ -427,7 +427,7 @@ def _section(title: str, sheet: Sheet, *, without: Sequence[str] = ()) -> Sectio
 def _is_note(part: Part) -> bool:
     if isinstance(part, Note):
         return part.text.startswith("note: ") or part.text.startswith(OUTPUTS_DIFFER.upper())
-    return isinstance(part, Line) and part.text.startswith(("Export: ", "Report: "))
+    return isinstance(part, Line) and part.text.startswith(("Explain: ", "Export: ", "Report: "))
 
 
 def _notes(sheet: Sheet, *, without: Sequence[str] = ()) -> list[str]:

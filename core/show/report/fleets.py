@@ -44,9 +44,7 @@ def report_parts(summary: Summary) -> dict[str, Any]:
         caveats += notes
         kept = [one for one in parts if not (isinstance(one, Note) and one.text in notes)]
         results.append(Section(title=question_title(section), parts=kept))
-    busy = [row.host for one in summary.sections for row in one.matrix.rows if row.busy]
-    if busy:
-        caveats.append(f"Measured under background load: {fleet_text.hosts_text(list(dict.fromkeys(busy)))}.")
+    caveats += [note for one in summary.sections if (note := fleet_text.busy_note(one.matrix))]
     return {
         "kind": "Fleet run",
         "id": run.id,

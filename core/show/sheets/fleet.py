@@ -18,6 +18,7 @@ from core.show.fleet_text import (
     OUTCOMES,
     STATES,
     answer,
+    busy_note,
     cost_sentence,
     deviation_text,
     disagreement_text,
@@ -68,12 +69,14 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
     if of.command == "search":
         parts.append(best_table(of))
     elif of.configurations:
-        parts.append(speedup_table(of))
+        parts += [state_table(of)] if of.command == "sweep" else []
+        parts.append(speedup_table(of, section.portability))
     else:
         parts.append(state_table(of))
     parts += failures(of)
     if (found := section.portability) is not None and len(found.hosts) > 1:
-        parts += [regret_table(of, found), worst_table(of, found), Note(JOINT)]
+        wide = len(of.configurations) > MOST_COLUMNS + 1  # the table of speed-ups has the regrets, too
+        parts += [*([] if wide else [regret_table(of, found)]), worst_table(of, found), Note(JOINT)]
     named = names(of.configurations, of.model)
     parts += [Note(disagreement_text(one, named, kinds), "orange") for one in section.disagreements]
     if section.spreads:
@@ -81,6 +84,7 @@ def section_parts(section: Section, summary: Summary) -> list[Part]:
         parts += [Note(text)] if (text := spread_note(section.spreads)) else []
     if section.costs is not None:
         parts += [Note(cost_sentence(section.costs, named)), cost_table(section.costs, named), Note(ASSUMES)]
+        parts += [Note(text, "orange")] if (text := busy_note(of)) else []
     return parts
 
 
@@ -113,12 +117,17 @@ def failures(of: Matrix) -> list[Part]:
 # --- tables -------------------------------------------------------------------------------------------------
 
 
-def speedup_table(of: Matrix) -> Table:
-    """Return the speed-ups: a row per host, or per host and configuration where there are many of them."""
+def speedup_table(of: Matrix, portable: Portability | None = None) -> Table:
+    """Return the speed-ups: a row per host, or per host and configuration where there are many of them.
+
+    Args:
+        of: the question.
+        portable: its regrets, for rows per configuration; None: without.
+    """
     named = names(of.configurations, of.model)
     shown = [one.key for one in of.configurations if not _is_reference(of, one.key)]
     if len(shown) > MOST_COLUMNS or not shown:
-        return long_table(of)
+        return long_table(of, portable)
     return tabulate(
         of.rows,
         (Column("host", tells=True), lambda one: one.host),
@@ -166,7 +175,7 @@ def long_table(of: Matrix, portable: Portability | None = None) -> Table:
             (Column(name, "number", key=name, on="none"), bound(ratio, end))
             for name, end in (("ratio", "value"), ("ratio_low", "low"), ("ratio_high", "high"))
         ],
-        (Column("regret", on="browser"), lambda pair: regret_text(one) if (one := regret(pair)) else None),
+        (Column("regret"), lambda pair: regret_text(one) if (one := regret(pair)) else None),
         *[
             (
                 Column(name, "share", key=name, on="none"),
@@ -221,7 +230,7 @@ def state_table(of: Matrix) -> Table:
         of.rows,
         (Column("host", key="host", tells=True), lambda one: one.host),
         (Column("state", key="state"), _state),
-        (Column("result", key="result"), lambda one: one.text),
+        (Column("result", key="result"), lambda one: OUTCOMES.get(one.text, one.text)),
         (
             Column("targets", key="targets"),
             lambda one: "; ".join(f"{limit.limit}: {limit.state.lower()}" for limit in one.limits),

@@ -111,7 +111,7 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
     """
     result = trial.facts
     contrasts = result.get("contrasts") or []
-    if not contrasts and trial.comparison and not changes_text(trial):
+    if not contrasts and trial.comparison and set(changed(spec_from_dict(trial.spec))) <= {"runtime"}:
         yield Fact("verdict", ITSELF)
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])

@@ -48,9 +48,19 @@ def upgrade(record: UpgradeRecord, found: Sequence[UpgradeRow]) -> Sheet:
             models(found),
             *([Line(covered, apart=True)] if covered else []),
             *told,
+            *_explain(found),
             *([changes(record.changes)] if record.changes else []),
         ],
     )
+
+
+def _explain(found: Sequence[UpgradeRow]) -> list[Line]:
+    """Return the command that explains each slower model."""
+    return [
+        Line(f"Explain: ortune explain {row.after.id}  ({row.item.model})")
+        for row in found
+        if row.after is not None and row.state == State.COMPARED and row.verdict is Verdict.SLOWER
+    ]
 
 
 def _sides(record: UpgradeRecord) -> list[Fact]:

@@ -39,7 +39,7 @@ _START = "import sys; del sys.path[0]; from core.worker.machine.openvino_devices
 def main() -> None:
     """Print the devices; exit at once, because a driver may crash while it unloads."""
     lifeline.die_with_parent()
-    from core.worker.session.openvino_engine import devices
+    from core.worker.session.openvino_model import devices
 
     sys.stdout.write("\n" + json.dumps(devices()) + "\n")
     sys.stdout.flush()

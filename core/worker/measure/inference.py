@@ -91,6 +91,7 @@ class Inference:
     binding: Any  # ort.IOBinding, or None for plain `run`
     notes: list[str]
     layout: MemoryLayout = DEFAULT_LAYOUT  # placement of the inputs in memory
+    held: object = None  # the inputs, whose memory ONNX Runtime reads without holding it
 
     @property
     def libraries(self) -> dict[str, str]:
@@ -177,6 +178,7 @@ def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
         inputs=_inputs(feeds),
         binding=None,
         notes=[*built.notes, *feeds.notes],
+        held=feeds.arrays,
     )
 
 
@@ -184,8 +186,11 @@ def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
     """I/O binding: inputs bound once on the first provider's device; outputs stay there; calls wait."""
     device, device_id = _device(built)
     binding = built.session.io_binding()
-    for name, array in feeds.arrays.items():
-        binding.bind_ortvalue_input(name, _ort_value(array, feeds.dtypes[name], device, device_id))
+    values = {
+        name: _ort_value(array, feeds.dtypes[name], device, device_id) for name, array in feeds.arrays.items()
+    }
+    for name, one in values.items():
+        binding.bind_ortvalue_input(name, one)
     for output in built.session.get_outputs():
         _check_bindable(output.name, output.type)
         binding.bind_output(output.name, device, device_id)
@@ -196,6 +201,7 @@ def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
         inputs=_inputs(feeds),
         binding=binding,
         notes=[*built.notes, *feeds.notes],
+        held=(feeds.arrays, values),
     )
 
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
 from core import wire
 from core.wire.profile import Profile
 from core.worker.measure.profile_parser import parse_profile
-from core.worker.models.constants import constants_of
 
 
 def read_profile(plan: wire.ReadProfilePlan) -> wire.ReadProfileReply:
@@ -36,6 +32,11 @@ def read(trace: Path, graph: Path | None) -> Profile:
     found = parse_profile(trace, skip_runs=1)
     if graph is None:
         return found
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from core.worker.models.constants import constants_of
+
     try:
         return replace(found, constants=tuple(constants_of(onnx.load(str(graph), load_external_data=False))))
     except (OSError, DecodeError):  # the profile can do without

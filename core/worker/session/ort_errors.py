@@ -272,7 +272,9 @@ _MODEL: tuple[Rule, ...] = (
         )
     ),
     (
-        re.compile(r'External data path escapes model directory\. External data path: "([^"]+)"'),
+        re.compile(
+            r'External data path (?:for model )?escapes model directory\. External data path: "([^"]+)"'
+        ),
         _model(
             r"The model's external data `\1` lies outside the model's folder, which is not allowed.",
             r"Put the data beside the model and save the model with that location.",
@@ -354,8 +356,11 @@ _RUN: tuple[Rule, ...] = (
         ),
     ),
     (
-        re.compile(r"No corresponding Numpy type for Tensor Type\. (\w+)"),
-        _spec(r"Plain `run` cannot return an output of type \1 to numpy.", r"Turn I/O binding on."),
+        re.compile(r"No corresponding Numpy type for Tensor Type\.(?: (\w+))?"),
+        lambda m: SpecError(  # until 1.22 without the type
+            f"Plain `run` cannot return an output of {f'type {m[1]}' if m[1] else 'this type'} to numpy.",
+            hint="Turn I/O binding on.",
+        ),
     ),
     (
         re.compile(

@@ -15,7 +15,7 @@ def draw() -> None:
     """Draw how to start, and how to install what is missing."""
     with st.container(border=True, key="fleet.empty"):
         st.markdown("#### :material/lan: No fleet run yet")
-        st.markdown("Try it with this machine as the only host:")
+        st.markdown("Press **Ask hosts**, or try it in a terminal with this machine as the only host:")
         st.code(TRY, language="bash")
         st.markdown("Its answers appear here, also while it runs. More hosts: `ortune fleet --help`.")
         if find_spec(EXTRA) is None:

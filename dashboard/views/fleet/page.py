@@ -16,8 +16,8 @@ from core.show.words import counted
 from core.wire.errors import MissingError, StoreError
 from dashboard import format, messages, state
 from dashboard.shown_result import ShownResult
-from dashboard.views.fleet import archive, first_use, progress, results
-from dashboard.widgets import collapsible, page_frame, past_results, report, tables
+from dashboard.views.fleet import archive, asking, first_use, progress, results
+from dashboard.widgets import collapsible, controls, page_frame, past_results, report, tables
 
 SHOWN = ShownResult("fleet.shown", ("run",))  # ?run=<id>
 MOST_HOSTS = 12  # rows that show without scrolling
@@ -27,6 +27,10 @@ def page() -> None:
     bar = page_frame.bar(
         "Fleet", "One question asked of many machines. Each host is compared with its own ORT default."
     )
+    with bar.model:
+        record = controls.model_picker()
+    with bar.action:
+        asking.draw(record, SHOWN.show)
     found = listed()
     run = _shown(found)
     messages.show_kept_error()
@@ -51,6 +55,7 @@ def page() -> None:
     progress.draw(run)
     results.draw(summary)
     _hosts(run)
+    progress.logs(run)
 
 
 def _shown(found: Sequence[FleetRun]) -> FleetRun | None:

@@ -24,7 +24,7 @@ _FAILED = ("FAIL", "LOST", "CANCELLED")
 
 
 def draw(run: FleetRun) -> None:
-    """Draw the progress of a run that has not ended, and the logs of hosts that failed."""
+    """Draw the progress of a run that has not ended."""
     if run.state == "RUNNING":
         ended = _ended(run)
         with st.container(border=True, key="fleet.live"):
@@ -37,8 +37,6 @@ def draw(run: FleetRun) -> None:
             f"`ortune fleet resume {run.id}`.",
             icon=":material/sync_problem:",
         )
-    if any(one.state in _FAILED for one in run.answers):
-        _logs(run)
 
 
 def _ended(run: FleetRun) -> int:
@@ -102,8 +100,11 @@ def _cancelled(run_id: str) -> None:
         messages.keep_error(error)
 
 
-def _logs(run: FleetRun) -> None:
+def logs(run: FleetRun) -> None:
+    """Draw the log of a host that failed; nothing if none did."""
     failed = list(dict.fromkeys(one.host for one in run.answers if one.state in _FAILED))
+    if not failed:
+        return
     with st.expander("Log of a host", icon=":material/article:", key="fleet.logs"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.selectbox("Host", failed, key=LOG_HOST, width=220)

@@ -114,7 +114,7 @@ def _tables(section: Section, key: str) -> None:
         st.caption(fleet_text.JOINT)
     if of.command == "search":
         tables.draw(best_table(of), key=f"{key}.best", alt=alt, most=MOST_ROWS)
-    elif not of.configurations:
+    elif of.command == "sweep" or not of.configurations:
         tables.draw(state_table(of), key=f"{key}.states", alt=alt, most=MOST_ROWS)
     if of.measured:
         group = collapsible.box("All hosts and configurations", key=f"{key}.all", icon="table")
@@ -159,3 +159,5 @@ def _costs(section: Section, key: str) -> None:
         most=MOST_ROWS,
     )
     st.caption(ASSUMES)
+    if note := fleet_text.busy_note(of):
+        st.caption(f":material/warning: {plain(note)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 
 import streamlit as st
@@ -90,9 +91,11 @@ def _start() -> None:
 
 def _ended() -> None:
     """Say once if this session's job was cancelled or failed."""
-    job_box.report_end(
-        job_box.take_ended(OWN), cancelled="The upgrade was cancelled; finished models are kept."
-    )
+    ended = job_box.take_ended(OWN)
+    if ended is not None:
+        with contextlib.suppress(TunerError):  # the list then shows it as it was
+            upgrading.note_end(state.store(), ended)
+    job_box.report_end(ended, cancelled="The upgrade was cancelled; finished models are kept.")
 
 
 def _result(records: list[UpgradeRecord]) -> None:
