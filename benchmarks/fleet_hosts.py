@@ -69,7 +69,7 @@ def _say(text: str) -> None:
 def main() -> None:
     """Serve until a signal."""
     first, count, scheduler, certs, document, seconds = sys.argv[1:]
-    on_host._spawn = made_up(Path(document), float(seconds))
+    on_host._spawn = made_up(Path(document), float(seconds))  # type: ignore[assignment]
     until_signal(lambda stop: serve(int(first), int(count), scheduler, Path(certs), stop))
 
 

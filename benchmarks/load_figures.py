@@ -85,7 +85,7 @@ def _groups(rows: Sequence[Record], *names: str) -> Iterator[tuple[str, tuple[An
             yield state, values, [row for row in inside if tuple(row[name] for name in names) == values]
 
 
-def machine_facts(rows: Sequence[Record]) -> dict[str, str]:
+def machine_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The largest steal and load of other programs, as further columns."""
     steals = [row["steal"] for row in rows if row.get("steal") is not None]
     others = [row["others"] for row in rows if row.get("others") is not None]
