@@ -73,7 +73,7 @@ def names(configurations: Sequence[Configuration], model: str = "") -> dict[str,
 def _name(one: Configuration, model: str) -> str:
     if one.key == DEFAULT_KEY:
         return DEFAULT_NAME
-    if not one.spec:
+    if not one.spec or one.label.startswith("preset:"):
         return one.label or "unknown configuration"
     try:
         spec = spec_from_dict({name: part for name, part in one.spec.items() if name not in NOT_COMPARED})

@@ -111,6 +111,8 @@ def example(setting: TrialSetting) -> tuple[list[str], Any]:
         "cpus": (["0-3,6"], "0-3,6"),
         "tolerance": (["200%"], 2.0),
         "runtime": (["same"], PINNED),
+        "openvino.device": (["AUTO:GPU,CPU"], "AUTO:GPU,CPU"),
+        "openvino.properties": (["MODEL_PRIORITY=LOW"], {"MODEL_PRIORITY": "LOW"}),
     }
     if setting.name in special:
         values, wanted = special[setting.name]
@@ -134,6 +136,8 @@ def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
         args += ["--intra-op-num-threads", "4"]
     if setting.name == "run_config_entries":
         args += ["--expert"]
+    if setting.target == "openvino":
+        args += ["--engine", "openvino"]
     assert requested_value(spec_of(parse(*args)), setting.name) == wanted
 
 
