@@ -178,7 +178,7 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
     field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-P", "-c", WITH_WHERE]
-    monkeypatch.setattr(workers_module, "worker_command", lambda: command)
+    monkeypatch.setattr(workers_module, "worker_command", lambda runtime: command)
     found: dict[tuple[int, Key], Any] = {}
     ask = Worker.ask
 
