@@ -349,8 +349,13 @@ class _ForkServer:
         self._failed = False
         ours, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
-        with theirs:
-            self._process = _start(wire.FORKSERVER, theirs, self._stderr, runtime)
+        try:
+            with theirs:
+                self._process = _start(wire.FORKSERVER, theirs, self._stderr, runtime)
+        except BaseException:  # there is no such runtime, or no process
+            ours.close()
+            self._stderr.close()
+            raise
         self._line = _WorkerChannel(ours, cancel)
         try:
             self._receive(START_S)

@@ -113,10 +113,10 @@ def test_a_request_that_waits_too_long_is_dropped(tmp_path: Path) -> None:
 
 
 def test_no_request_starts_after_the_end_of_a_closed_loop(tmp_path: Path, model: Path) -> None:
-    record = _Served(tmp_path, [0] * 100_000).run(model, until_ns=20 * MS)
+    record = _Served(tmp_path, [0] * 100_000).run(model, until_ns=200 * MS)
     ends = [end for end in record.end_ns if end]
     assert 0 < len(ends) < 100_000
-    assert max(start for start in record.start_ns) <= 20 * MS
+    assert max(start for start in record.start_ns) <= 200 * MS
 
 
 def test_a_stop_ends_the_run_while_it_waits(tmp_path: Path, model: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,7 +20,7 @@ from core.process.contestant_workers import Worker, Workers, _ForkServer, _Worke
 from core.run.launches import costs
 from core.run.launches.blocks import Pace
 from core.wire.channel import BrokenChannel
-from core.wire.errors import Cancelled, ModelError, WorkerError
+from core.wire.errors import Cancelled, ModelError, SpecError, WorkerError
 from core.wire.runtime import OWN
 from tests import raw_comparisons
 
@@ -279,3 +281,12 @@ def test_what_of_the_memory_is_known_is_not_called_unknown(
     else:
         assert ran.load_peak_rss_bytes == ran.load["load_peak_rss_bytes"]
         assert [one.endswith("run.") for one in ran.notes] == [True]
+
+
+def test_a_runtime_that_does_not_exist_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+    with Workers(threading.Event()) as workers, pytest.raises(SpecError, match="gone"):
+        workers.start("one", runtime="gone")
+    gc.collect()  # a leak is a warning, which fails the test
