@@ -219,9 +219,9 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
         page.on("request", lambda request: requests.append(request.url))
         page.on("websocket", lambda socket_: requests.append(socket_.url))
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
-        said_by[page] = []
-        page.on("console", lambda said: said_by[page].append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: said_by[page].append(str(error)))
+        errors = said_by[page] = []  # a closed page may still tell something
+        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
         before(page)
         page.goto(urljoin(site.url, path))
         opened(page)

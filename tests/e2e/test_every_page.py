@@ -205,8 +205,8 @@ def test_the_demonstration_shows_its_answers_first_also_while_it_plays_back(
         with visitors(browser, site) as open_it:
             page = open_it()
             for scheme, name in itertools.product(WIDTHS, TITLES):
-                if scheme == "dark" and name not in WITHOUT_PICTURES:
-                    continue  # seen with other results in both
+                if name == "Fleet" or (scheme == "dark" and name not in WITHOUT_PICTURES):
+                    continue  # no fleet run is recorded; the others are seen with other results in both
                 reopen(page, f"{url}/{page_name(name)}", scheme)
                 reading.plots(page, max(PLOTS.get(name, 0), name in WITHOUT_PICTURES))
                 look_at(page, f"{name} as recorded, {scheme}", wrong, pictures=True)
