@@ -36,6 +36,7 @@ from benchmarks.fleet_client import Surroundings  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.startup import started  # noqa: E402
 from benchmarks.streams import compare  # noqa: E402
+from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process import runtimes  # noqa: E402
 from core.process.contestant_workers import Workers  # noqa: E402
@@ -77,9 +78,11 @@ def entry(name: str, folder: Path, runtime: str) -> Entry:
     found = lab.contestant(runtime, MODELS[name](folder), dims=DIMS.get(name, {}))
     if runtime == OWN:
         return found
-    engine = ENGINES.get(runtime, found.plan["engine"])
-    plan = {**found.plan, "runtime": runtimes.pinned(runtime), "engine": engine}
-    return replace(found, plan=plan, fresh_process=engine != found.plan["engine"])  # type: ignore[arg-type]
+    plan: wire.ContestantPlan = {**found.plan, "runtime": runtimes.pinned(runtime)}
+    if runtime in ENGINES:
+        plan["engine"] = ENGINES[runtime]
+        plan["openvino"] = {"device": "CPU", "properties": {}, "reshape": False}
+    return replace(found, plan=plan)
 
 
 def versions(name: str, folder: Path, budget_s: float, seed: int) -> dict[str, Any]:
