@@ -81,8 +81,8 @@ class Network(FleetProcesses):
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """Two hosts and a scheduler; host `c` is not started."""
-    found = Network(tmp_path_factory.mktemp("network"), ["a", "b", "c"])
+    """A scheduler and five hosts, of which `a` and `b` are started."""
+    found = Network(tmp_path_factory.mktemp("network"), list("abcde"))
     try:
         found.start_scheduler()
         for name in ("a", "b"):
@@ -213,6 +213,21 @@ def test_no_answer_is_lost_and_none_is_measured_twice(
         "a": ("COMPLETE", 1),
         "b": ("COMPLETE", 1),
     }
+    no_command_is_left(network)
+
+
+def test_five_hosts_answer_once_each(network: Network, client: Session, model: Path) -> None:
+    others = ("c", "d", "e")
+    try:
+        for name in others:
+            network.start_host(name)
+        run = fleet.ask([question(model)], session=client, **at(network))
+    finally:
+        for name in others:
+            network.end(name)
+    assert {one.host: (one.state, one.attempt) for one in run.answers} == dict.fromkeys(
+        "abcde", ("COMPLETE", 1)
+    )
     no_command_is_left(network)
 
 
