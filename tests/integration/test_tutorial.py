@@ -29,11 +29,13 @@ MEASURE = (
 UNDECIDED = 3  # what a search or a verification of some seconds may say
 
 
-def told(path: Path, part: str) -> list[list[str]]:
-    """The command lines of the shell blocks behind the heading `part` of a document."""
+def told(path: Path, part: str, *, alone: bool = False) -> list[list[str]]:
+    """The command lines of the shell blocks behind the heading `part`; `alone`: up to the next heading."""
     text = path.read_text(encoding="utf-8")
-    begins = text[: text.index(f"## {part}\n")].count("\n")
-    shells = [one for one in blocks(path) if one.language in ("sh", "console") and line_of(one) > begins]
+    at = text.index(f"## {part}\n")
+    begins, ends = (text[:end].count("\n") for end in (at, text.index("\n## ", at) if alone else None))
+    shells = [one for one in blocks(path) if one.language in ("sh", "console")]
+    shells = [one for one in shells if begins < line_of(one) <= ends]
     return [call for one in shells for line in lines_of(one) for call in commands_of(line)]
 
 
@@ -57,7 +59,7 @@ TUTORIAL = told(ROOT / "docs" / "tutorial.md", "The same in the terminal")
 
 
 def test_the_session_of_the_readme_is_that_of_the_tutorial() -> None:
-    session = told(ROOT / "README.md", "One minute in the terminal")
+    session = told(ROOT / "README.md", "One minute in the terminal", alone=True)
     assert len(session) >= 3
     assert [call for call in session if call not in TUTORIAL] == []
 
