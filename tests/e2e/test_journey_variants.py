@@ -14,7 +14,9 @@ def add_int8_static_on_the_sample(page: Page) -> None:
     button(page, "step.add").click()
     button(page, "step.add.int8_static").click()
     page.keyboard.press("Escape")
+    finished(page)  # a control that is drawn anew may lose a click
     keyed(page, "variants.calibration").get_by_role("radio", name=DATA).click()
+    finished(page)
     button(page, "calibration.sample").click()
     finished(page)
 
