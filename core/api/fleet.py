@@ -427,8 +427,7 @@ def cancel(ref: str, host: str | None = None, *, session: Session | None = None)
             if isinstance(why, BaseException)
         ]
 
-    certs = Path(run.certs) if run.certs else None
-    failed = _in_loop(lambda: _with_fleet(run.scheduler or None, certs, work))
+    failed = _at_fleet_of(run, work)
     if failed:
         raise WorkerError(
             f"Not every host could be told to stop ({'; '.join(failed)}).", hint="Try again when it is back."
@@ -459,8 +458,13 @@ def logs(ref: str, host: str) -> str:
         found: str = await fleet.request(host, on_host.log, own[-1].key)
         return found
 
+    return _at_fleet_of(run, work) if own else ""
+
+
+def _at_fleet_of(run: FleetRun, work: Callable[[Fleet], Coroutine[Any, Any, R]]) -> R:
+    """Do some work with the fleet that a run has asked."""
     certs = Path(run.certs) if run.certs else None
-    return _in_loop(lambda: _with_fleet(run.scheduler or None, certs, work)) if own else ""
+    return _in_loop(lambda: _with_fleet(run.scheduler or None, certs, work))
 
 
 def _check_host(run: FleetRun, host: str | None) -> None:

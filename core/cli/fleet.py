@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -237,23 +238,17 @@ def _ask_command(name: str) -> Callable[..., None]:
             raise SpecError(
                 "`--portability` compares the winners of searches.", hint="Use it with `fleet search`."
             )
-        _follow(
-            lambda session, progress: fleet.ask(
-                asked,
-                scheduler=scheduler,
-                certs=certs,
-                on=on,
-                one_of_each_kind=one_of_each_kind,
-                name=run_name,
-                portability=portability,
-                patience_s=seconds("--patience", patience),
-                on_change=progress.show,
-                on_note=progress.line,
-                session=session,
-            ),
-            json_=json_,
-            quiet=quiet,
+        work = partial(
+            fleet.ask,
+            asked,
+            scheduler=scheduler,
+            certs=certs,
+            on=on,
+            one_of_each_kind=one_of_each_kind,
+            name=run_name,
+            portability=portability,
         )
+        _follow(work, patience, json_=json_, quiet=quiet)
 
     ask.__doc__ = f"""{COMMANDS[name].help.rstrip(".")}, on every selected host.
 
@@ -299,23 +294,17 @@ def run(
     for one in found.items:
         model, arguments = split(one.command, [one.model, *one.arguments])
         asked.append(fleet.Asked(command=one.command, model=model, arguments=arguments))
-    _follow(
-        lambda session, progress: fleet.ask(
-            asked,
-            scheduler=scheduler,
-            certs=certs,
-            on=on or found.hosts,
-            one_of_each_kind=found.one_of_each_kind,
-            name=found.name,
-            portability=found.portability,
-            patience_s=seconds("--patience", patience),
-            on_change=progress.show,
-            on_note=progress.line,
-            session=session,
-        ),
-        json_=json_,
-        quiet=quiet,
+    work = partial(
+        fleet.ask,
+        asked,
+        scheduler=scheduler,
+        certs=certs,
+        on=on or found.hosts,
+        one_of_each_kind=found.one_of_each_kind,
+        name=found.name,
+        portability=found.portability,
     )
+    _follow(work, patience, json_=json_, quiet=quiet)
 
 
 @app.command("resume", cls=Grouped)
@@ -339,27 +328,18 @@ def resume(
 
     A question that a host has answered, or still works on, is not measured again.
     """
-    _follow(
-        lambda session, progress: fleet.resume(
-            run,
-            again=again,
-            scheduler=scheduler,
-            certs=certs,
-            patience_s=seconds("--patience", patience),
-            on_change=progress.show,
-            on_note=progress.line,
-            session=session,
-        ),
-        json_=json_,
-        quiet=quiet,
-    )
+    work = partial(fleet.resume, run, again=again, scheduler=scheduler, certs=certs)
+    _follow(work, patience, json_=json_, quiet=quiet)
 
 
-def _follow(work: Callable[[Session, FleetProgress], FleetRun], *, json_: bool, quiet: bool) -> None:
-    progress = FleetProgress(sys.stderr, quiet=quiet)
+def _follow(work: Callable[..., FleetRun], patience: str, *, json_: bool, quiet: bool) -> None:
+    """Do the work of a run, which also takes `patience_s`, the callbacks and the session, and report it."""
+    patience_s, progress = seconds("--patience", patience), FleetProgress(sys.stderr, quiet=quiet)
     with Session(owner=f"fleet client {user_on_host()}") as session:
         try:
-            found = work(session, progress)
+            found = work(
+                patience_s=patience_s, on_change=progress.show, on_note=progress.line, session=session
+            )
         except Interrupted as interrupted:
             interrupted.hint = (
                 f"The answers so far are kept: `ortune fleet show {progress.run}`. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from core.api.fleet_answers import summary
 from core.api.references import read_text
 from core.api.session import Session
 from core.cli.output import Format, Json, Wide, check_output_path, one_format, print_json, write_text
+from core.cli.report import ReportFormat, ReportOutput
 from core.cli.report import report as result_report
 from core.cli.sheets import print_sheet
 from core.evidence.fleet.summary import Summary
@@ -68,20 +69,8 @@ def show(ref: RunRef = None, *, format_: Format = "text", wide: Wide = False, js
 def report(
     ref: RunRef = None,
     *,
-    format_: Annotated[
-        Literal["html", "md"],
-        typer.Option("--format", help="html: one file with plots that opens offline. md: Markdown."),
-    ] = "html",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="File to write. Default: report-ID.html in this folder; stdout for Markdown.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    format_: ReportFormat = "html",
+    output: ReportOutput = None,
     json_: Json = False,
 ) -> None:
     """Write a fleet run as one self-contained HTML file, or as Markdown."""

@@ -30,6 +30,23 @@ from core.wire.files import ROOT
 
 LIMIT_S = 300.0  # time limit of writing an HTML file
 
+ReportFormat = Annotated[
+    Literal["html", "md"],
+    typer.Option(
+        "--format", help="html: one file with plots that opens offline. md: Markdown for a pull request."
+    ),
+]
+ReportOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="File to write. Default: report-ID.html in this folder; stdout for Markdown.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+
 
 def report(
     refs: Annotated[
@@ -42,22 +59,8 @@ def report(
         ),
     ],
     *,
-    format_: Annotated[
-        Literal["html", "md"],
-        typer.Option(
-            "--format", help="html: one file with plots that opens offline. md: Markdown for a pull request."
-        ),
-    ] = "html",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="File to write. Default: report-ID.html in this folder; stdout for Markdown.",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    format_: ReportFormat = "html",
+    output: ReportOutput = None,
     price_per_hour: Annotated[
         str | None,
         typer.Option(

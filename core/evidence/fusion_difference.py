@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from core.evidence.node_matching import Group, GroupNode, half_width
+from core.evidence.node_matching import Group, GroupNode, TimesOfSides, half_width
 
 Fuses = Literal["baseline", "candidate", "neither"]
 _Operators = tuple[tuple[str, int], ...]  # operator -> its nodes, in the order of the names
@@ -21,7 +21,7 @@ MOST_NAMED = 5  # operators in a text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fusion:
+class Fusion(TimesOfSides):
     """Groups of nodes that one side runs as certain operators and the other side as others."""
 
     baseline: tuple[str, ...]  # operators, each once
@@ -32,16 +32,6 @@ class Fusion:
     baseline_s: float
     candidate_s: float
     half_width_s: float | None  # of the difference, 95 %, from its spread between the passes
-
-    @property
-    def difference_s(self) -> float:
-        """Candidate minus baseline."""
-        return self.candidate_s - self.baseline_s
-
-    @property
-    def clear(self) -> bool:
-        """True where the passes agree on the sign of the difference."""
-        return self.half_width_s is not None and abs(self.difference_s) > self.half_width_s
 
 
 def fusions(groups: Sequence[Group]) -> tuple[Fusion, ...]:

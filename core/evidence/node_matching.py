@@ -94,6 +94,25 @@ def mean(by_pass: Sequence[float], chosen: Sequence[int]) -> float:
     return math.fsum(by_pass[index] for index in chosen) / len(chosen)
 
 
+class TimesOfSides:
+    """What follows from the times of both sides, for the dataclasses that hold them."""
+
+    __slots__ = ()
+    baseline_s: float
+    candidate_s: float
+    half_width_s: float | None
+
+    @property
+    def difference_s(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate_s - self.baseline_s
+
+    @property
+    def clear(self) -> bool:
+        """True where the passes agree on the sign of the difference."""
+        return self.half_width_s is not None and abs(self.difference_s) > self.half_width_s
+
+
 def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float | None:
     """Return half the 95 % interval of the mean difference, from its spread between pairs of passes.
 

@@ -19,6 +19,7 @@ from core.evidence.node_matching import (
     Group,
     GroupNode,
     TimedSide,
+    TimesOfSides,
     group,
     half_width,
     mean,
@@ -65,7 +66,7 @@ class EndToEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DifferenceRow:
+class DifferenceRow(TimesOfSides):
     """One part of both results."""
 
     label: str
@@ -75,16 +76,6 @@ class DifferenceRow:
     half_width_s: float | None  # of the difference, 95 %, from its spread between the passes; None: not known
     baseline_nodes: int = 0
     candidate_nodes: int = 0
-
-    @property
-    def difference_s(self) -> float:
-        """Candidate minus baseline."""
-        return self.candidate_s - self.baseline_s
-
-    @property
-    def clear(self) -> bool:
-        """True where the passes agree on the sign of the difference."""
-        return self.half_width_s is not None and abs(self.difference_s) > self.half_width_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
