@@ -28,12 +28,12 @@ from dashboard.charts.compare_charts import (
     ratio_ticks,
     reach,
 )
+from dashboard.charts.heatmap_charts import DARK, LIGHT, add_cells
 
 MOST_ROWS = 40  # hosts; more are drawn by kind, or the ones with the largest numbers
 ROW_PX, FRAME_PX = 30, 130
 LABEL_LIMIT = 40  # characters
 WITH_NUMBERS = 120  # cells up to which each says its number
-LIGHT, DARK = "#DCE9F5", "#08457E"  # no regret and the largest; distinct in grey, too
 LEAST_SCALE = 0.05  # regret of the darkest colour, at least: small regrets stay light
 CHOSEN, MAY_BE_BEST = "★ ", "= "
 
@@ -143,23 +143,7 @@ def regrets(info: RegretInfo) -> go.Figure:
     for cell in info.cells:
         grid[cell.y][cell.x] = cell.regret
     most = max([LEAST_SCALE, *(one.regret for one in info.cells if one.regret is not None)])
-    figure.add_heatmap(
-        x=list(range(len(info.columns))),
-        y=list(range(len(info.rows))),
-        z=grid,
-        zmin=0,
-        zmax=most,
-        colorscale=[[0, LIGHT], [1, DARK]],
-        colorbar={
-            "title": {"text": "regret", "font": {"color": TEXT}},
-            "tickfont": {"color": TEXT},
-            "tickformat": ".0%",
-        },
-        xgap=2,
-        ygap=2,
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    add_cells(figure, grid, title="regret", tickformat=".0%", zmin=0, zmax=most)
     _add_regret_texts(figure, info, most)
     figure.update_layout(showlegend=False)
     figure.update_xaxes(

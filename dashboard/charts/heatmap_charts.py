@@ -174,6 +174,37 @@ def _with_interval(point: Measured, name: str, unit: str) -> str:
     return f"{number(middle)} {unit}{bounds}"
 
 
+def add_cells(
+    figure: go.Figure, grid: Sequence[Sequence[float | None]], *, title: str, tickformat: str, **scale: Any
+) -> None:
+    """Add the coloured cells of a heat map, from light to dark.
+
+    Args:
+        figure: receives them.
+        grid: values of rows of cells; None: no colour.
+        title: of the colour bar.
+        tickformat: of its numbers, see Plotly.
+        scale: `zmin` and `zmax`, if they are not those of the values.
+    """
+    bar = {
+        "title": {"text": title, "font": {"color": TEXT}},
+        "tickfont": {"color": TEXT},
+        "tickformat": tickformat,
+    }
+    figure.add_heatmap(
+        x=list(range(len(grid[0]) if grid else 0)),
+        y=list(range(len(grid))),
+        z=grid,
+        colorscale=[[0, LIGHT], [1, DARK]],
+        colorbar=bar,
+        xgap=2,
+        ygap=2,
+        hoverinfo="skip",
+        showlegend=False,
+        **scale,
+    )
+
+
 def plane(info: Plane) -> go.Figure:
     """Draw a heat map: colour is samples per second; crosses, stripes and frames show the cells' state."""
     height = max(HEIGHT, FRAME_PX + CELL_PX * len(info.rows))
@@ -183,21 +214,7 @@ def plane(info: Plane) -> go.Figure:
         grid[cell.y][cell.x] = cell.rate
     small = max(len(info.columns), len(info.rows)) <= WITH_NUMBERS
     columns, rows = list(range(len(info.columns))), list(range(len(info.rows)))
-    figure.add_heatmap(
-        x=columns,
-        y=rows,
-        z=grid,
-        colorscale=[[0, LIGHT], [1, DARK]],
-        colorbar={
-            "title": {"text": "samples/s", "font": {"color": TEXT}},
-            "tickfont": {"color": TEXT},
-            "tickformat": ",",
-        },
-        xgap=2,
-        ygap=2,
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    add_cells(figure, grid, title="samples/s", tickformat=",")
     _add_stripes(figure, [one for one in info.cells if one.mark == "inconclusive"])
     _add_crosses(figure, [one for one in info.cells if one.mark == "over"], info.over_label)
     _add_frames(figure, [one for one in info.cells if one.mark == "level"], "=: equivalent to the best", 2)
