@@ -161,7 +161,7 @@ def test_a_sweep_varies_the_runtime(open_page: Open, mlp: ModelRecord, other: Ru
         OWN,
         NAME,
     }
-    assert lines(at, NAME)
+    assert {runtimes.chosen(one) for one in table(at, "State")["Runtime"]} == {OWN, NAME}
 
 
 def test_the_history_finds_results_by_their_runtime(
