@@ -8,7 +8,7 @@ from __future__ import annotations
 from core.store.database import STORE_NAME, home
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
-from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
+from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord, Visibility
 from core.store.restoring import lost_by_restore, restore
 from core.store.rows import PRUNED, RAW_FIELDS
 from core.store.statements import MIN_PREFIX
@@ -32,6 +32,7 @@ __all__ = [
     "Store",
     "StudyRecord",
     "Tags",
+    "Visibility",
     "home",
     "lost_by_restore",
     "restore",
