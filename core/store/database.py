@@ -42,6 +42,11 @@ BY_GAIN = (
     " json_extract(result, '$.contrasts[0].ratio')), NULL)"
 )
 
+KEYS = {  # tables whose rows a person made, and their keys; never edit, see `MIGRATIONS`
+    **dict.fromkeys(("trials", "comparisons", "studies", "accuracies"), "id"),
+    "models": "content_sha256",
+}
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # each entry migrates from the format of its index to the next; never edit a released one
     (
@@ -110,6 +115,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"CREATE INDEX trials_by_p50 ON trials ({BY_P50})",
         f"CREATE INDEX trials_by_gain ON trials ({BY_GAIN})",
     ),
+    (
+        # rows of their own, so that sharing never modifies a measurement; a result without one is nobody's
+        # and shared, as all results of earlier formats are
+        """CREATE TABLE visibility (
+            id TEXT PRIMARY KEY, person TEXT NOT NULL, private INTEGER NOT NULL, changed_at REAL NOT NULL,
+            checksum TEXT NOT NULL DEFAULT '')""",
+        "CREATE INDEX visibility_by_person ON visibility (person, private, id)",
+        *(
+            f"CREATE TRIGGER visibility_of_{table} AFTER DELETE ON {table}"  # noqa: S608 - names of ours
+            f" BEGIN DELETE FROM visibility WHERE id = OLD.{key}; END"
+            for table, key in KEYS.items()
+        ),
+        "CREATE TABLE machine_time (person TEXT NOT NULL, began REAL NOT NULL, seconds REAL NOT NULL)",
+        "CREATE INDEX machine_time_by_age ON machine_time (began)",
+    ),
 )
 SCHEMA = len(MIGRATIONS)
 CHECKSUMS_SINCE = 5  # first format with checksums of rows
@@ -147,10 +167,16 @@ class Database:
             ) from error
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a read transaction; any error is raised as a `StoreError`."""
+    def reading(self, person: str | None = None) -> Iterator[sqlite3.Connection]:
+        """Open a read transaction; any error is raised as a `StoreError`.
+
+        Args:
+            person: rows that are private to others do not exist for it; None: all rows.
+        """
         try:
             with _view(self.path) as db:
+                if person is not None:
+                    _hide_private(db, person)
                 yield db
         except ERRORS as error:
             raise store_error(self.path, error) from error
@@ -306,6 +332,19 @@ def _connection(path: Path, how: str = "") -> Iterator[sqlite3.Connection]:
     finally:
         with contextlib.suppress(sqlite3.Error):  # a failed checkpoint must not hide the first error
             db.close()
+
+
+def _hide_private(db: sqlite3.Connection, person: str) -> None:
+    """Let the tables of this connection lack the rows that are private to others.
+
+    Names without a schema mean the temporary views from now on, so that no query can forget the condition.
+    """
+    db.create_function("reader", 0, lambda: person, deterministic=True)
+    for table, key in (KEYS | {"marks": "id", "samples": "trial"}).items():
+        db.execute(
+            f"CREATE TEMP VIEW {table} AS SELECT rowid, * FROM main.{table} WHERE {key} NOT IN"  # noqa: S608
+            " (SELECT id FROM main.visibility WHERE private AND person <> reader())"
+        )
 
 
 def _text(data: bytes) -> str:
