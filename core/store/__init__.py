@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from core.store.backups import BackupFolder
 from core.store.database import STORE_NAME, home
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
@@ -21,6 +22,7 @@ __all__ = [
     "RAW_FIELDS",
     "STORE_NAME",
     "Accuracy",
+    "BackupFolder",
     "Change",
     "CheckResult",
     "Deletion",
