@@ -36,7 +36,9 @@ APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # how long a writer waits for the write of another process
 CHECK_BYTES = 64 << 20  # larger files are not checked at every start
-_DRAFT = re.compile(r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,9})\.part(-journal)?")  # of a copy, see `copy_of`
+_DRAFT = re.compile(
+    r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,9})\.part(-journal|-wal|-shm)?"
+)  # of a copy, see `copy_of`
 
 # Sort expressions of lists, also used by indexes: never edit one, see `MIGRATIONS`. In descending order, rows
 # without a number come last; a rejected contrast has no speed-up.
