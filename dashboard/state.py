@@ -26,7 +26,7 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import ModelRecord, Store
+from core.store import Actor, ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
@@ -42,6 +42,8 @@ from dashboard import fields, folders, messages, runtimes
 from dashboard.fleet_client import FleetClient
 from dashboard.folders import allowed_path
 from dashboard.format import plain
+from dashboard.server import people
+from dashboard.server.personal import PersonalScheduler
 
 DEFAULT_MODEL = "digits_cnn"
 SETTLE_EVERY_S = 5.0  # between two searches for ended processes
@@ -65,8 +67,20 @@ def _store() -> Store:
 
 
 def store() -> Store:
-    """Return the store in ORTune's home folder; read-only for a session that follows a presenter."""
-    return cast(Store, _ReadOnlyService(_store(), _WRITE_METHODS)) if is_following() else _store()
+    """Return the store in ORTune's home folder, as the person of this session may use it.
+
+    It is read-only for a session that follows a presenter.
+    """
+    found = _store()
+    if (actor := present_actor()) is not None:
+        found = found.for_person(actor.person, sees_all=actor.sees_all)
+    return cast(Store, _ReadOnlyService(found, _WRITE_METHODS)) if is_following() else found
+
+
+def present_actor() -> Actor | None:
+    """Return who reads and writes in this session; None: there is no login, so nobody is told apart."""
+    one = people.person()
+    return None if one == people.LOCAL else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
 @st.cache_data(ttl=SETTLE_EVERY_S, show_spinner=False)
@@ -88,7 +102,10 @@ def session() -> Session:
 
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
-    return cast(Scheduler, _ReadOnlyService(_scheduler(), _START_METHODS)) if is_following() else _scheduler()
+    found, actor = _scheduler(), present_actor()
+    if actor is not None:
+        found = cast(Scheduler, PersonalScheduler(found, actor))
+    return cast(Scheduler, _ReadOnlyService(found, _START_METHODS)) if is_following() else found
 
 
 class _ReadOnlyService:
@@ -105,7 +122,7 @@ class _ReadOnlyService:
 
 # All writes of a store except those of viewing a model: its facts and its place in the library.
 _WRITE_METHODS = frozenset(
-    {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark"}
+    {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark", "share"}
     | {"pin_baseline", "prune", "put_accuracy", "put_peaks", "put_self_test", "put_study", "remove_model"}
     | {"update_comparison", "update_study", "update_trial"}
 )
@@ -132,7 +149,7 @@ def _scheduler() -> Scheduler:
 @st.cache_resource(show_spinner=False)
 def fleet_client() -> FleetClient:
     """Return what asks fleets for this server; its runs end with the server."""
-    service = FleetClient(Session(_store(), scheduler=_scheduler(), inspect=refuse_worker, admit=admit))
+    service = FleetClient()
     _made.append(service)
     return service
 
@@ -266,7 +283,7 @@ def add_samples() -> list[ErrorRecord]:
     for sample in sample_models():
         if sample.exists:
             try:
-                import_file(store(), Path(sample.path), name=sample.name, source="sample")
+                import_file(_store(), Path(sample.path), name=sample.name, source="sample")
             except TunerError as error:
                 errors.append(record_from_error(error))
     return errors

@@ -111,9 +111,9 @@ def refuse_others(db: Connection, ids: Iterable[str], actor: Actor, what: str) -
     for one in wanted:
         person = known.get(one, Visibility()).person
         if person != actor.person:
-            by = f"by `{rows.legible(person)}`" if person else "by an earlier version, for nobody"
+            by = f"`{rows.legible(person)}`" if person else "an earlier version, which recorded no person"
             raise StoreError(
-                f"`{one[:12]}` was made {by}, so it cannot be {what} by `{actor.person}`.",
+                f"`{one[:12]}` was made by {by}, so it cannot be {what} by `{actor.person}`.",
                 hint="Choose your own results, or ask an admin.",
             )
 

@@ -75,6 +75,7 @@ def question(model: str) -> Asked:
 def _start(model: str, shown: Callable[[str], None]) -> None:
     try:
         run = state.fleet_client().start(
+            state.session(),
             question(model),
             on=st.session_state.get(HOSTS) or "all",
             portability=bool(st.session_state.get(PORTABILITY)) and st.session_state[COMMAND] != COMPARE,
