@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -18,13 +19,10 @@ def button(ids: Sequence[str], *, key: str) -> None:
         ids: of trials, comparisons, searches, accuracies or models.
         key: of the button.
     """
-    actor = state.present_actor()
-    if actor is None or not ids:
+    if state.present_actor() is None or not ids:
         return
     known = state.store().visibility(ids)
-    found = [known.get(one, Visibility()) for one in ids]
-    private = all(one.private for one in found)
-    others = not actor.sees_all and any(one.person != actor.person for one in found)
+    private = all(one in known and known[one].private for one in ids)
     about = "Shows it to the team." if private else "Hides it from all but you and the admins."
     st.button(
         "Share" if private else "Make private",
@@ -32,13 +30,26 @@ def button(ids: Sequence[str], *, key: str) -> None:
         icon=":material/group:" if private else ":material/lock:",
         on_click=_share,
         args=(list(ids), not private),
-        **state.unless_closed(
-            "Only its person and admins change who sees a result."
-            if others
-            else f"{about} Its comparison or search goes with it.",
-            off=others,
-        ),
+        **unless_of_others(ids, f"{about} Its comparison or search goes with it."),
     )
+
+
+def unless_of_others(ids: Sequence[str], help: str) -> dict[str, Any]:
+    """Return arguments of a control that changes results: disabled for those of others; see `unless_closed`.
+
+    Args:
+        ids: of the results.
+        help: of the enabled control.
+    """
+    actor = state.present_actor()
+    if actor is None or actor.sees_all:
+        return state.unless_closed(help)
+    known = state.store().visibility(ids)
+    others = any(known.get(one, Visibility()).person != actor.person for one in ids)
+    return state.unless_closed(_OTHERS if others else help, off=others)
+
+
+_OTHERS = "Only the person who made a result, and admins, may do this."
 
 
 def _share(ids: Sequence[str], private: bool) -> None:

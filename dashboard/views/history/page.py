@@ -181,7 +181,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Tags]) -> None:
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
             icon=":material/delete:",
-            **state.unless_closed("Lists what is deleted, and asks first."),
+            **sharing.unless_of_others(ids, "Lists what is deleted, and asks first."),
         ):
             _confirm(ids)
 

@@ -110,7 +110,7 @@ def _detail(record: ModelRecord | None) -> None:
                 "Delete",
                 key="models.delete",
                 icon=":material/delete:",
-                **state.unless_closed("Asks first."),
+                **sharing.unless_of_others([record.content_sha256], "Asks first."),
             ):
                 _confirm(record)
         _facts(record)
