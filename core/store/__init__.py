@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from core.store.backups import BackupFolder
 from core.store.database import STORE_NAME, home
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
@@ -23,6 +24,7 @@ __all__ = [
     "STORE_NAME",
     "Accuracy",
     "Actor",
+    "BackupFolder",
     "Change",
     "CheckResult",
     "Deletion",

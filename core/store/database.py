@@ -10,7 +10,9 @@ this package imports `sqlite3`.
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -18,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
+
+import psutil
 
 from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
@@ -32,6 +36,9 @@ APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # how long a writer waits for the write of another process
 CHECK_BYTES = 64 << 20  # larger files are not checked at every start
+_DRAFT = re.compile(
+    r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,9})\.part(-journal|-wal|-shm)?"
+)  # of a copy, see `copy_of`
 
 # Sort expressions of lists, also used by indexes: never edit one, see `MIGRATIONS`. In descending order, rows
 # without a number come last; a rejected contrast has no speed-up.
@@ -263,11 +270,13 @@ class Database:
         if not 0 < version < SCHEMA:
             yield
             return
+        remove_drafts(self.path.parent, f"{self.path.name}.")
         kept = free_name(self.path, f"format-{version}")
         try:
             copy(self.path, kept)
         except OSError as error:
             raise access_error(kept, error) from error
+        _remove_equal(kept, f"{self.path.name}.format-{version}-*")
         try:
             yield
         except BaseException:
@@ -530,5 +539,33 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
             db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")
         draft.rename(target)
+        sync_folder(target.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path, prefix: str) -> None:
+    """Remove the unfinished copies of files whose names begin with `prefix`, left by killed processes."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            draft = _DRAFT.fullmatch(path.name)
+            if draft and draft["name"].startswith(prefix) and not psutil.pid_exists(int(draft["pid"])):
+                path.unlink(missing_ok=True)
+
+
+def _remove_equal(kept: Path, pattern: str) -> None:
+    """Remove earlier copies with the same content: a migration was killed after each of them."""
+    for other in kept.parent.glob(pattern):
+        with contextlib.suppress(OSError):
+            if other != kept and filecmp.cmp(kept, other, shallow=False):
+                other.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, so that a new file survives a power failure."""
+    with contextlib.suppress(OSError):  # Windows opens no folders; some network disks cannot
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -68,8 +68,15 @@ def _labels(found: list[Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
+_LATER_ERRORS = dict.fromkeys(("mean_abs", "mean_rel", "cosine"))  # what results of format 2 lack
+
+
 def _result(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if found is None else regraded(found)
+    if found is None:
+        return None
+    if isinstance(error := found.get("output_error"), dict):
+        found = {**found, "output_error": {**_LATER_ERRORS, **error}}
+    return regraded(found)
 
 
 _OBJECT = _Column((dict,))

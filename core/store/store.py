@@ -565,7 +565,7 @@ class Store:
     # --- copies -----------------------------------------------------------------------------------------
 
     def backup(self, target: Path) -> CheckResult:
-        """Copy the database to `target`, which must not exist, and return its check.
+        """Copy the database to `target`, which must not exist, and return the check of the copy.
 
         Other processes may read and write meanwhile. Models, variants, traces and scores are files outside
         of the database and are not copied.
@@ -574,18 +574,11 @@ class Store:
             StoreError: the file exists already or cannot be written; or the store is damaged.
         """
         self._database.copy_to(target)
-        return self.check()
+        return _checked(Database(target))
 
     def check(self) -> CheckResult:
         """Read all rows and count valid and damaged ones."""
-        with self._reading() as db:
-            return CheckResult(
-                samples=counted(db.execute("SELECT * FROM samples"), rows.raw_of),
-                **{
-                    table.name: counted(db.execute(f"SELECT * FROM {table.name}"), table.read)  # noqa: S608
-                    for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS, VISIBILITY)
-                },
-            )
+        return _checked(self._database)
 
     # --- rows of other stores ---------------------------------------------------------------------------
 
@@ -833,6 +826,17 @@ _NO_STAGE = (
     "coalesce(iif(json_valid(protocol), json_extract(protocol, '$.precision'), ''), '')"
     f" NOT IN ({', '.join(repr(name) for name in STAGES)})"
 )
+
+
+def _checked(database: Database) -> CheckResult:
+    with database.reading() as db:
+        return CheckResult(
+            samples=counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+            **{
+                table.name: counted(db.execute(f"SELECT * FROM {table.name}"), table.read)  # noqa: S608
+                for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS, VISIBILITY)
+            },
+        )
 
 
 def _temporary() -> list[Path]:
