@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -27,7 +27,7 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import ModelRecord, Store
+from core.store import Actor, ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
@@ -45,6 +45,7 @@ from dashboard.folders import allowed_path
 from dashboard.format import plain
 from dashboard.server import people
 from dashboard.server.people_file import Role
+from dashboard.server.personal import PersonalScheduler
 
 DEFAULT_MODEL = "digits_cnn"
 SETTLE_EVERY_S = 5.0  # between two searches for ended processes
@@ -68,8 +69,17 @@ def _store() -> Store:
 
 
 def store() -> Store:
-    """Return the store in ORTune's home folder; it refuses changes by who may only look."""
-    return _store() if _is_unguarded() else guarded.store(_store(), _check_person)
+    """Return the store in ORTune's home folder, as the person of this session may use it."""
+    found = _store()
+    if (actor := present_actor()) is not None:
+        found = found.for_person(actor.person, sees_all=actor.sees_all)
+    return found if _is_unguarded() else guarded.store(found, _check_person)
+
+
+def present_actor() -> Actor | None:
+    """Return who reads and writes in this session; None: there is no login, so nobody is told apart."""
+    one = people.person()
+    return None if one.id == people.LOCAL.id else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
 @st.cache_data(ttl=SETTLE_EVERY_S, show_spinner=False)
@@ -92,8 +102,10 @@ def session() -> Session:
 
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
-    service = _scheduler()
-    return service if _is_unguarded() else guarded.scheduler(service, _check_person)
+    found, actor = _scheduler(), present_actor()
+    if actor is not None:
+        found = cast(Scheduler, PersonalScheduler(found, actor))
+    return found if _is_unguarded() else guarded.scheduler(found, _check_person)
 
 
 def _is_unguarded() -> bool:
@@ -121,7 +133,7 @@ def _scheduler() -> Scheduler:
 @st.cache_resource(show_spinner=False)
 def fleet_client() -> FleetClient:
     """Return what asks fleets for this server; its runs end with the server."""
-    service = FleetClient(Session(_store(), scheduler=_scheduler(), inspect=refuse_worker, admit=admit))
+    service = FleetClient()
     _made.append(service)
     return service
 

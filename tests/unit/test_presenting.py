@@ -10,7 +10,7 @@ from core.store.imported import Shelf
 from core.wire.errors import SpecError
 from dashboard import guarded
 
-WRITING = ("create_", "delete", "mark", "pin_", "prune", "put", "remove_", "update_")
+WRITING = ("create_", "delete", "mark", "pin_", "prune", "put", "remove_", "share", "update_")
 LOOKING = {"marks", "put_info"}  # the facts of a shown model are kept
 
 

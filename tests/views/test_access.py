@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.evidence.comparison import Configuration
 from core.run import job_types
@@ -19,7 +18,6 @@ from core.wire.variables import ALLOW_LIBRARIES
 from dashboard import fields, folders, state
 from tests import libraries, tiny_models
 from tests.reading import tells
-from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, facts, keys, lines, texts, unfolded, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"

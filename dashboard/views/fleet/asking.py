@@ -76,6 +76,7 @@ def _start(model: str, shown: Callable[[str], None]) -> None:
     try:
         state.refuse_if_closed("admin")
         run = state.fleet_client().start(
+            state.session(),
             question(model),
             on=st.session_state.get(HOSTS) or "all",
             portability=bool(st.session_state.get(PORTABILITY)) and st.session_state[COMMAND] != COMPARE,
