@@ -7,6 +7,7 @@ numbers, text. Jobs of a session are in `session_jobs`, its errors and notices i
 from __future__ import annotations
 
 import gc
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -42,7 +43,7 @@ from dashboard import fields, folders, messages, runtimes
 from dashboard.fleet_client import FleetClient
 from dashboard.folders import allowed_path
 from dashboard.format import plain
-from dashboard.server import people
+from dashboard.server import people, quotas
 from dashboard.server.personal import PersonalScheduler
 
 DEFAULT_MODEL = "digits_cnn"
@@ -141,7 +142,13 @@ def is_following() -> bool:
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
     folders.restrict_workers()
-    service = Scheduler(_store(), owner=f"dashboard of {user_on_host()}", queue=queue(), admit=admit)
+    service = Scheduler(
+        _store(),
+        owner=f"dashboard of {user_on_host()}",
+        queue=queue(),
+        admit=admit,
+        check_start=partial(quotas.check_start, _store()),
+    )
     _made.append(service)
     return service
 
