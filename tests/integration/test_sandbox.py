@@ -134,6 +134,7 @@ def test_only_named_files_are_read_and_only_own_ones_written(places: Mapping[str
 
 
 def test_no_network_and_no_signal_reaches_the_outside(places: Mapping[str, Path]) -> None:
+    machine = sandbox._MACHINES[os.uname().machine][1]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         refused = [
@@ -150,7 +151,7 @@ def test_no_network_and_no_signal_reaches_the_outside(places: Mapping[str, Path]
             f"Path('/proc/{os.getpid()}/maps').read_text()",
             f"os.readlink('/proc/{os.getpid()}/fd/0')",
             f"Path('/proc/{os.getpid()}/oom_score_adj').write_text('1000')",
-            f"call({sandbox._FORBIDDEN['ptrace'][sandbox._MACHINES[os.uname().machine][1]]}, 16, os.getppid(), 0, 0)",
+            f"call({sandbox._FORBIDDEN['ptrace'][machine]}, 16, os.getppid(), 0, 0)",
         ]
         allowed = [
             "socket.socketpair()",
