@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 import typer
 
-from core.wire import variables
+from core.wire import sandbox, variables
 from dashboard.server.gate import (
     MIN_TOKEN,
     TOKEN_VARIABLE,
@@ -51,12 +51,21 @@ def main(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Open it to the network without any login.")
     ] = False,
+    no_sandbox: Annotated[
+        bool,
+        typer.Option(
+            sandbox.FLAG,
+            help="Run workers without a sandbox: a model may then read and write what the server may.",
+        ),
+    ] = False,
 ) -> None:
     """Open ORTune in the browser.
 
     An --address other than this machine needs a login: a shared token in the variable ORTUNE_TOKEN, or an
     OpenID provider in `.streamlit/secrets.toml`. --insecure admits everybody who can reach the address.
     """
+    if no_sandbox:
+        os.environ[variables.SANDBOX] = sandbox.OFF
     for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
         if folder is not None:
             os.environ[variable] = str(folder.expanduser().resolve())

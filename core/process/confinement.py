@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from core import wire
 from core.process import scratch
@@ -125,7 +125,7 @@ class Confined:
             for entry in sorted(os.scandir(folder), key=lambda one: one.name == target.name):
                 _move(entry, target)  # the target last: it never exists without the files that it needs
         folders = {str(folder): str(target.parent) for folder, target in self.drafts.items()}
-        return cast(dict[str, Any], _renamed(reply, folders))
+        return marked(_renamed(reply, folders))
 
 
 @contextlib.contextmanager
@@ -148,6 +148,13 @@ def confined(job: str, payload: Mapping[str, Any], folder: str) -> Iterator[Conf
         if not sandbox.is_off():
             sent = {**sent, sandbox.KEY: found.rules(folder)}
         yield Confined(sent, drafts)
+
+
+def marked(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return a reply whose notes say so where the operator runs workers without a sandbox."""
+    if not (sandbox.is_off() and isinstance(reply.get("notes"), list)):
+        return reply
+    return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
 
 
 def contestant_rules(plan: Mapping[str, Any], folder: str, writes: Sequence[str] = ()) -> sandbox.Rules:

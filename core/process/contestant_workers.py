@@ -24,13 +24,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import contestant_rules, fork_server_rules, take
+from core.process.confinement import contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
     checked_reply,
     crash_error,
@@ -152,7 +152,7 @@ class Worker:
             raise
         if target is not None:
             take(Path(arguments["path"]), target)
-        return found
+        return cast(Reply, marked(found)) if command == wire.LOAD else found
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
-from core.wire.sandbox import Rules
+from core.wire.sandbox import Offer, Rules
 
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
@@ -488,6 +488,7 @@ class Environment(TypedDict):
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that affect ORT
     openvino_devices: NotRequired[dict[str, str]]  # device -> its full name; absent: not installed
+    sandbox: NotRequired[Offer]  # of workers; absent in results of earlier versions
 
 
 class ExportPlan(TypedDict):

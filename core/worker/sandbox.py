@@ -260,6 +260,11 @@ def offer() -> Offer:
     return {"landlock": version, "seccomp": seccomp, "lacks": lacks}
 
 
+def described() -> Offer:
+    """Return what confines workers here, or that the operator turned it off."""
+    return {**offer(), "off": True} if is_off() else offer()
+
+
 def enter_required(rules: Rules | None) -> None:
     """Confine this process by the rules that came with a request; only the operator may leave them out.
 
