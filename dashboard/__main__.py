@@ -33,7 +33,12 @@ from dashboard.server.gate import (
 EXIT_USAGE = 2
 
 
-def main(
+def _turn_sandbox_off(asked: bool) -> None:
+    if asked:
+        os.environ[variables.SANDBOX] = sandbox.OFF
+
+
+def main(  # noqa: PLR0913 - one for each option
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
     address: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 opens it to the network.")
@@ -55,6 +60,7 @@ def main(
         bool,
         typer.Option(
             sandbox.FLAG,
+            callback=_turn_sandbox_off,
             help="Run workers without a sandbox: a model may then read and write what the server may.",
         ),
     ] = False,
@@ -64,8 +70,6 @@ def main(
     An --address other than this machine needs a login: a shared token in the variable ORTUNE_TOKEN, or an
     OpenID provider in `.streamlit/secrets.toml`. --insecure admits everybody who can reach the address.
     """
-    if no_sandbox:
-        os.environ[variables.SANDBOX] = sandbox.OFF
     for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
         if folder is not None:
             os.environ[variable] = str(folder.expanduser().resolve())

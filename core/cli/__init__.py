@@ -214,7 +214,8 @@ class Commands(Group):
             found = alone
         built = typer.main.get_command(found)
         built.name = cmd_name
-        for one in [built.commands[name] for name in command.sub] or ([built] if command.workers else []):
+        parts: Any = built
+        for one in [parts.commands[name] for name in command.sub] or ([built] if command.workers else []):
             sandbox_option.add_to(one)
         return built
 

@@ -150,10 +150,10 @@ def confined(job: str, payload: Mapping[str, Any], folder: str) -> Iterator[Conf
         yield Confined(sent, drafts)
 
 
-def marked(reply: dict[str, Any]) -> dict[str, Any]:
+def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return a reply whose notes say so where the operator runs workers without a sandbox."""
     if not (sandbox.is_off() and isinstance(reply.get("notes"), list)):
-        return reply
+        return dict(reply)
     return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
 
 
