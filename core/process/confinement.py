@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from core import wire
 from core.process import scratch
+from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
 from core.wire.errors import SpecError, WorkerError, unwritable
@@ -40,6 +41,7 @@ Role = Literal[
 
 PATHS: Mapping[str, Mapping[str, Role]] = {
     "InspectPlan": {"path": "model"},
+    "ExternalDataPlan": {"path": "read"},
     "LoadCheckPlan": {"path": "model", "custom_op_libraries": "libraries"},
     "ImportPlan": {"path": "read"},
     "SessionPlan": {"custom_op_libraries": "libraries", "provider_libraries": "libraries"},
@@ -76,6 +78,7 @@ PATHS: Mapping[str, Mapping[str, Role]] = {
 PLANS: Mapping[str, Any] = {
     # request -> the type of its arguments; others name no file
     wire.INSPECT: wire.InspectPlan,
+    wire.EXTERNAL_DATA: wire.ExternalDataPlan,
     wire.LOAD_CHECK: wire.LoadCheckPlan,
     wire.PROFILE: wire.ProfilePlan,
     wire.EXPORT: wire.ExportPlan,
@@ -129,19 +132,21 @@ class Confined:
 
 
 @contextlib.contextmanager
-def confined(job: str, payload: Mapping[str, Any], folder: str) -> Iterator[Confined]:
+def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locations) -> Iterator[Confined]:
     """Yield the request of a job with the rules of its worker.
 
     Args:
         job: the name of the job.
         payload: its plan.
         folder: the worker's folder for temporary files; empty: none.
+        locations: names the external data of a model, see `model_files`.
 
     Raises:
         SpecError: the folder of an output cannot be written.
+        Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends)
+        found = _Found(ends, locations)
         sent = _visited(payload, PLANS[job], found) if job in PLANS else dict(payload)
         _add_needs(job, payload, found)
         drafts = {draft: target for draft, target in found.drafts}
@@ -157,16 +162,22 @@ def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
 
 
-def contestant_rules(plan: Mapping[str, Any], folder: str, writes: Sequence[str] = ()) -> sandbox.Rules:
+def contestant_rules(
+    plan: Mapping[str, Any], folder: str, locations: Locations, writes: Sequence[str] = ()
+) -> sandbox.Rules:
     """Return the rules of a contestant that loads a configuration.
 
     Args:
         plan: a `wire.LoadPlan`.
         folder: its own folder for temporary files.
+        locations: names the external data of a model, see `model_files`.
         writes: further files that it writes.
+
+    Raises:
+        Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends)
+        found = _Found(ends, locations)
         _visited(plan, PLANS[wire.LOAD], found)
         found.writes += writes
         return found.rules(folder)
@@ -185,6 +196,7 @@ class _Found:
     """What a plan needs, so far."""
 
     ends: contextlib.ExitStack  # removes the draft folders
+    locations: Locations
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     drafts: list[tuple[Path, Path]] = field(default_factory=list)
@@ -228,7 +240,7 @@ class _Found:
 
 
 def _add_model(found: _Found, path: str) -> None:
-    found.reads += [path, str(Path(path).parent)]
+    found.reads += [path, *external_files(Path(path), found.locations)]
 
 
 def _add_data(found: _Found, path: str) -> None:

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
@@ -34,6 +35,7 @@ from core.process.confinement import contestant_rules, fork_server_rules, marked
 from core.process.job_worker import (
     checked_reply,
     crash_error,
+    external_locations,
     last_words,
     shortened,
     worker_command,
@@ -159,7 +161,8 @@ class Worker:
         if self.folder is None:
             return arguments, None
         if command == wire.LOAD and not sandbox.is_off():
-            rules = contestant_rules(arguments, str(self.folder), self._writes)
+            locations = partial(external_locations, cancel=self._owner.cancel)
+            rules = contestant_rules(arguments, str(self.folder), locations, self._writes)
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
             own, named = self.folder / "outputs.npz", Path(arguments["path"])

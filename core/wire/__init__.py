@@ -41,6 +41,18 @@ class InspectPlan(TypedDict):
     any_version: NotRequired[bool]  # also one that is too new for ORTune's own ONNX Runtime
 
 
+class ExternalDataPlan(TypedDict):
+    """The job `external_data`: name the files of external data, from the model alone."""
+
+    path: str
+
+
+class ExternalDataReply(TypedDict):
+    """Reply of `external_data`."""
+
+    locations: list[str]  # as the model names them, relative to its folder; not checked
+
+
 class LoadCheckPlan(TypedDict):
     """The job `load_check`: load a model on the CPU."""
 
@@ -1044,6 +1056,7 @@ class Request(str, Generic[Reply]):
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
 INSPECT = Request("inspect", ModelInfo)
+EXTERNAL_DATA = Request("external_data", ExternalDataReply)
 LOAD_CHECK = Request("load_check", LoadCheckReply)
 PROFILE = Request("profile", ProfileReply)
 EXPORT = Request("export", ExportReply)

@@ -36,6 +36,13 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     return inspect_model(payload["path"], any_version=payload.get("any_version", False))
 
 
+def _external_data(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.models import external_locations
+
+    limits.cap_memory()
+    return external_locations(payload["path"])
+
+
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.session.job_session import load_model
 
@@ -217,6 +224,7 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Command] = {
     wire.ENVIRONMENT: _environment,
     wire.INSPECT: _inspect,
+    wire.EXTERNAL_DATA: _external_data,
     wire.LOAD_CHECK: _loads,
     wire.PROFILE: _profile,
     wire.EXPORT: _export,

@@ -17,7 +17,8 @@ import pytest
 from core import wire
 from core.process.confinement import confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
-from core.process.job_worker import run_job
+from core.process.job_worker import external_locations, run_job
+from core.process.model_files import external_files
 from core.wire import sandbox as rules_of
 from core.wire.errors import ModelError, TunerError, WorkerError
 from core.worker import sandbox
@@ -295,6 +296,40 @@ def test_the_files_of_a_contestant_are_gone_with_it(tmp_path: Path) -> None:
         assert not folder.exists()
 
 
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "folder", "gone", "a\0b", "x" * 5000])
+def test_external_data_elsewhere_is_not_readable(tmp_path: Path, name: str) -> None:
+    """The names come from the model, so they are untrusted."""
+    (tmp_path / "secret").write_text("secret")
+    (folder := tmp_path / "model").mkdir()
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "folder").mkdir()
+    (folder / "weights").write_text("weights")
+    (model := folder / "m.onnx").write_bytes(b"location")
+    assert external_files(model, lambda _: ["weights", name]) == [str(folder / "weights")]
+
+
+def test_a_model_reads_its_external_data_and_nothing_else_of_its_folder(tmp_path: Path) -> None:
+    model = tiny_models.external_data(tmp_path / "m.onnx")
+    (tmp_path / "other").write_text("private")
+    info = run_job(wire.INSPECT, {"path": str(model)})
+    with confined(wire.INSPECT, {"path": str(model)}, "", external_locations) as asked:
+        named = [one["location"] for one in info["external_data"]]
+        assert named
+        assert asked.payload["sandbox"]["read"] == [str(model), *(str(tmp_path / one) for one in named)]
+
+
+def test_a_model_without_external_data_costs_no_further_worker(tmp_path: Path) -> None:
+    def refuse(model: Path) -> list[str]:
+        raise AssertionError
+
+    model = tiny_models.mul(tmp_path / "m.onnx")
+    assert external_files(model, refuse) == []
+
+
+def no_files(model: Path) -> list[str]:
+    return []
+
+
 # --- the rules of jobs --------------------------------------------------------------------------------------
 
 
@@ -309,7 +344,7 @@ def test_only_jobs_that_need_them_get_network_and_processes() -> None:
         (wire.EXPORT, {**export, "source": "pt2"}, False, False),
         (wire.INSTALL, {"folder": "x/y", "python": "", "packages": [], "lock": ""}, True, True),
     ):
-        with confined(job, plan, "") as asked:
+        with confined(job, plan, "", no_files) as asked:
             found = asked.payload["sandbox"]
         assert (job, found["network"], found["processes"]) == (job, network, processes)
     server = fork_server_rules()
@@ -323,7 +358,7 @@ def test_an_output_is_moved_from_a_folder_of_its_own(tmp_path: Path) -> None:
         "model_path": "m.onnx",
         "session": {"providers": [], "config_entries": {}, "run_config_entries": {}},
     }
-    with confined(wire.SAVE_GRAPH, plan, "") as asked:
+    with confined(wire.SAVE_GRAPH, plan, "", no_files) as asked:
         draft = Path(asked.payload["graph_path"])
         assert draft.parent.parent == tmp_path
         assert str(tmp_path) not in asked.payload["sandbox"]["write"]
@@ -340,7 +375,7 @@ def test_a_foreign_output_is_refused(tmp_path: Path, left: str) -> None:
         "model_path": "m.onnx",
         "session": {"providers": [], "config_entries": {}, "run_config_entries": {}},
     }
-    with confined(wire.SAVE_GRAPH, plan, "") as asked:
+    with confined(wire.SAVE_GRAPH, plan, "", no_files) as asked:
         Path(asked.payload["graph_path"]).with_name(left).symlink_to("/etc/passwd")
         with pytest.raises(WorkerError, match=r"no output of its job"):
             asked.publish({})
@@ -356,7 +391,7 @@ def test_a_refused_file_is_told_in_words(tmp_path: Path) -> None:
     plan = {**model, "feeds": {**model["feeds"], "source": "images", "path": str(folder)}}
     with Workers(threading.Event()) as workers, pytest.raises(TunerError):
         workers.start("one").ask(wire.LOAD, plan, timeout_s=WAIT_S)
-    assert contestant_rules(plan, "")["read"][-1] == str(folder)
+    assert contestant_rules(plan, "", no_files)["read"][-1] == str(folder)
     with pytest.raises(TunerError) as caught, sandbox.refusals(rules_of.rules()):
         raise ModelError("`x` cannot be read: Permission denied.", hint="Check it.")
     assert "--no-sandbox" in caught.value.hint
