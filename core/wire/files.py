@@ -89,6 +89,24 @@ def written_whole(path: Path) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
 
 
+def made_private(folder: Path) -> Path:
+    """Create a folder, with its missing parents, that only this user can enter; return it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises where it is a file
+    return folder
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open(…, opener=…)`: a new one can be read by this user only; no link is followed."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
+
+
 def _check(mode: int, path: Path) -> None:
     for is_kind, words in _KINDS:
         if is_kind(mode):
