@@ -145,6 +145,9 @@ COMMANDS = {
         "Print the JSON Schema of what commands print with --json, or write all of them to files.",
     ),
     "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
+    "audit": Command(
+        "audit", "audit", "Show or export the audit log: who measured, changed, deleted and exported."
+    ),
     "backup": Command(
         "backup",
         "backup",

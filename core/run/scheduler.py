@@ -29,7 +29,7 @@ from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
 from core.run.job_log import JobLog, clean_up, this_process
 from core.spec import TrialSpec
-from core.store import Store
+from core.store import Store, audit
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, TunerError, WorkerError, unexpected_words
@@ -38,6 +38,12 @@ from core.wire.runtime import OWN
 KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
 
+# What the audit log calls the jobs of a kind that do not measure; None: it does not name them.
+_RECORDED: dict[str, audit.Action | None] = {
+    **dict.fromkeys(("transform", "export", "runtime"), "create"),
+    "bundle": "export",
+    **dict.fromkeys(("graph", "inspect"), None),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -105,6 +111,9 @@ class Scheduler:
             self._refuse_when_closed()
             self._waiting.append(entry)
             self._changed.notify_all()
+        if (action := _RECORDED.get(job.kind, "measure")) is not None:
+            ids = [one.id for one in job.trials] or [job.id]
+            audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
 
     def _store_and_register(self, job: Job, cancel: threading.Event) -> Queued:
@@ -145,10 +154,13 @@ class Scheduler:
             entry = self._job(job_id)
             if entry is None or entry.state in FINISHED:
                 return
+            again = entry.cancel.is_set()
             entry.cancel.set()
             queued = entry in self._waiting
             if queued:
                 self._waiting.remove(entry)
+        if not again:
+            audit.record("change", f"cancelled: {entry.job.what}", folder=self.store.folder, ids=[job_id])
         if queued:
             self._job_log.finish(entry, self._failed(entry, _cancelled()))
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from core.store import audit
 from core.store.rows import text
 from core.wire.errors import HOME_HINT, StoreError
 from core.wire.files import written_whole
@@ -83,7 +84,8 @@ class Shelf:
                 hint=HOME_HINT,
             ) from error
         for old in (*same, *self.all()[MOST:]):
-            self.delete(old.id)
+            self._remove(old.id)
+        audit.record("import", f"{one.kind} `{one.name}`", folder=self.folder.parent, ids=[one.id])
         return one
 
     def all(self, kind: str | None = None) -> list[Imported]:
@@ -126,6 +128,11 @@ class Shelf:
 
     def delete(self, imported_id: str) -> None:
         """Delete an import if it exists."""
+        if _ID.fullmatch(imported_id):
+            self._remove(imported_id)
+            audit.record("delete", "import", folder=self.folder.parent, ids=[imported_id])
+
+    def _remove(self, imported_id: str) -> None:
         if _ID.fullmatch(imported_id):
             for kind in ("json", "data"):
                 (self.folder / f"{imported_id}.{kind}").unlink(missing_ok=True)

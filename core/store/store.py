@@ -24,7 +24,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import pruning, queries, rows, transfer
+from core.store import audit, pruning, queries, rows, transfer
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.pruning import PruneResult
@@ -203,6 +203,8 @@ class Store:
                 hint="Wait until it has ended, or cancel it.",
             )
         self.delete_trials(found.trials)
+        if found.trials:
+            audit.record("delete", "trials", folder=self.folder, ids=found.trials)
         return found
 
     # --- lists and tags ---------------------------------------------------------------------------------
@@ -267,6 +269,7 @@ class Store:
                 now[name] = change.of(before)
                 columns = MARKS.columns(rows.fields_of(now[name]))
                 put(db, MARKS, {"id": name, **columns, "changed_at": time.time()}, replace=True)
+        audit.record("change", f"tags of trials: {change.words}", folder=self.folder, ids=list(now))
         return now
 
     def prune(
@@ -292,7 +295,7 @@ class Store:
         Raises:
             StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
         """
-        return pruning.prune(
+        done = pruning.prune(
             self._database,
             before=before,
             keep_bytes=keep_bytes,
@@ -300,6 +303,10 @@ class Store:
             model_name=model_name,
             dry_run=dry_run,
         )
+        if not dry_run:
+            what = f"raw measurements of {len(done.trials)} trials"
+            audit.record("delete", what, folder=self.folder, ids=done.trials)
+        return done
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
         """Return the newest complete trial of the same request on the same machine, no raw measurements.
@@ -481,6 +488,7 @@ class Store:
             gone = [row["id"] for row in found]
             db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
         self.delete_trials(gone)
+        audit.record("delete", "search", folder=self.folder, ids=[study_id])
 
     # --- copies -----------------------------------------------------------------------------------------
 
@@ -494,6 +502,7 @@ class Store:
             StoreError: the file exists already or cannot be written; or the store is damaged.
         """
         self._database.copy_to(target)
+        audit.record("export", f"backup `{target.name}`", folder=self.folder)
         return self.check()
 
     def check(self) -> CheckResult:
@@ -695,6 +704,8 @@ class Store:
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
         """Pin a trial as the baseline of its model; None unpins it."""
+        what = "baseline of a model: " + ("none" if trial_id is None else "pinned")
+        audit.record("change", what, folder=self.folder, ids=[trial_id] if trial_id else [])
         self._set(f"baseline:{model_sha256}", trial_id)
 
     def baseline(self, model_sha256: str) -> str | None:

@@ -17,6 +17,7 @@ from core.store import audit
 @pytest.fixture(autouse=True)
 def _forget_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit._State, "problem", "")
+    monkeypatch.setattr(audit._State, "through", "python")
 
 
 def texts(home: Path) -> list[str]:
@@ -32,6 +33,7 @@ def test_a_line_says_who_did_what_and_when(tmp_path: Path) -> None:
         "who": "ann@example.org",
         "action": "delete",
         "what": "trial `abc`",
+        "through": "python",
         "address": "10.0.0.1",
         "previous": "",
     }
