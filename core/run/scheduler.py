@@ -133,7 +133,8 @@ class Scheduler:
                 self.store.create_trial(one, process=self._process)
         if job.study is not None:
             self.store.put_study(replace(job.study, owner=self.owner), process=self._process)
-        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel)
+        stored = {one.id: one for one in trials}
+        entry = Queued(job=job, trials=stored, comparison=comparison, cancel=cancel, who=audit.person())
         with self._changed:
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)
@@ -227,7 +228,7 @@ class Scheduler:
 
     def _perform(self, entry: Queued) -> None:
         """Run one job and record its end."""
-        with contextlib.ExitStack() as turn:
+        with audit.acting(entry.who), contextlib.ExitStack() as turn:
             ending = self._run_work(entry, turn, partial(self._take_turn, entry, turn))
         self._job_log.finish(entry, ending)
 

@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,6 +98,24 @@ def _through() -> Through:
     return _State.through or ("command" if "core.cli" in sys.modules else "python")
 
 
+def person() -> str:
+    """Return the person of the current request, or of the job that runs in this thread."""
+    return _of_job.get() or _State.person()
+
+
+@contextlib.contextmanager
+def acting(who: str) -> Iterator[None]:
+    """Name `who` for what is recorded in the body of the `with`, in this thread."""
+    before = _of_job.set(who)
+    try:
+        yield
+    finally:
+        _of_job.reset(before)
+
+
+_of_job: ContextVar[str] = ContextVar("person of the job", default="")
+
+
 def problem() -> str:
     """Return why this process could not write its last line; empty: it could."""
     return _State.problem
@@ -121,8 +140,12 @@ def record(
         ids: of the objects; many of them make several lines.
         more: further facts; None and empty texts are left out.
     """
-    person = _State.person() if who is None else who
-    facts: dict[str, object] = {"who": person, "action": action, "what": what, "through": _through()}
+    facts: dict[str, object] = {
+        "who": person() if who is None else who,
+        "action": action,
+        "what": what,
+        "through": _through(),
+    }
     facts |= {name: value for name, value in more.items() if value not in (None, "")}
     parts = [ids[at : at + MOST_IDS] for at in range(0, len(ids), MOST_IDS)]
     try:

@@ -56,7 +56,7 @@ def test_measurements_variants_and_exports_are_recorded(cli: CommandLine, tmp_pa
     assert cli.run("variants", "rename", "fixed", "two").code == 0
     assert cli.run("variants", "delete", "two").code == 0
     assert [one.action for one in audit.entries(cli.home)] == [
-        *("measure", "export", "export", "create", "import", "change", "delete")
+        *("measure", "export", "export", "create", "import", "import", "change", "delete")
     ]
     named = {one.action: one for one in audit.entries(cli.home)}
     assert named["measure"].more["ids"] == [measured]

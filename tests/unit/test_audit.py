@@ -43,7 +43,9 @@ def test_the_person_of_the_request_is_the_default(tmp_path: Path, monkeypatch: p
     audit.record("measure", "first", folder=tmp_path)
     monkeypatch.setattr(audit._State, "person", staticmethod(lambda: "bob"))
     audit.record("measure", "second", folder=tmp_path)
-    assert [one.who for one in audit.entries(tmp_path)] == ["local", "bob"]
+    with audit.acting("cleo"):
+        audit.record("import", "in the job of another person", folder=tmp_path)
+    assert [one.who for one in audit.entries(tmp_path)] == ["local", "bob", "cleo"]
 
 
 def test_several_processes_write_whole_linked_lines(tmp_path: Path) -> None:
