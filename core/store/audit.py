@@ -86,15 +86,14 @@ class _State:
     problem = ""  # why the last line could not be written
 
 
-def begin(through: Through, person: Callable[[], str] | None = None) -> None:
-    """Set how people use this process, and what names the person of a request; None: all are `LOCAL`."""
-    _State.through = through
-    if person is not None:
-        _State.person = staticmethod(person)
+def name_people(person: Callable[[], str]) -> None:
+    """Set what names the person of a page's request; without it, everybody is `LOCAL`."""
+    _State.through = "page"
+    _State.person = staticmethod(person)
 
 
 def _through() -> Through:
-    # the command line imports the store late, so it cannot call `begin`
+    # the command line imports the store late, so that it starts quickly
     return _State.through or ("command" if "core.cli" in sys.modules else "python")
 
 
@@ -140,12 +139,8 @@ def record(
         ids: of the objects; many of them make several lines.
         more: further facts; None and empty texts are left out.
     """
-    facts: dict[str, object] = {
-        "who": person() if who is None else who,
-        "action": action,
-        "what": what,
-        "through": _through(),
-    }
+    by = person() if who is None else who
+    facts: dict[str, object] = {"who": by, "action": action, "what": what, "through": _through()}
     facts |= {name: value for name, value in more.items() if value not in (None, "")}
     parts = [ids[at : at + MOST_IDS] for at in range(0, len(ids), MOST_IDS)]
     try:
