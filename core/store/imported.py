@@ -19,7 +19,7 @@ import msgspec
 from core.store import audit
 from core.store.rows import text
 from core.wire.errors import HOME_HINT, StoreError
-from core.wire.files import written_whole
+from core.wire.files import made_private, written_whole
 
 MARK = "imported"  # shown with every imported number
 MOST = 200  # largest number of imports; older ones are deleted
@@ -72,8 +72,9 @@ class Shelf:
         same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
         path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            content.write_text(text(found["profile"] if is_profile else found["summary"]), encoding="utf-8")
+            made_private(self.folder)
+            with written_whole(content) as draft:
+                draft.write_text(text(found["profile"] if is_profile else found["summary"]), "utf-8")
             with written_whole(path) as draft:
                 draft.write_text(text(asdict(one)), encoding="utf-8")
         except OSError as error:

@@ -516,6 +516,7 @@ def _collect(named: Mapping[str, Path], staging: Path, *, move: bool) -> None:
             shutil.move(file, target)
         else:
             shutil.copyfile(file, target)
+        target.chmod(0o600)
 
 
 def _refuse_unreferenced(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo) -> None:

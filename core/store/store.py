@@ -56,6 +56,7 @@ from core.store.statements import (
 from core.store.tags import Change, Tags
 from core.store.transfer import Origin, StoredRows
 from core.wire.errors import INTERRUPTED, StoreError
+from core.wire.files import private_opener
 
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
@@ -570,7 +571,9 @@ class Store:
             draft = path.with_suffix(".part")
             try:
                 draft.unlink(missing_ok=True)
-                with draft.open("x") as file:  # another user could place a link in the system's folder
+                with open(
+                    draft, "x", opener=private_opener
+                ) as file:  # another user could place a link in the system's folder
                     file.write(rows.text(data))
                 draft.replace(path)
             except OSError as error:
