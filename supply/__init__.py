@@ -1,1 +1,1 @@
-"""What ORTune requires: lock files with hashes, licences, a bill of materials, and the audit for known vulnerabilities."""
+"""What ORTune requires: lock files, licences, bill of materials, audit for known vulnerabilities."""

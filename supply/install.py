@@ -1,7 +1,7 @@
-"""Install what ORTune requires into the environment of this interpreter: `python -m supply.install [--tools]`.
+"""Install what ORTune requires into this interpreter's environment: `python -m supply.install [--tools]`.
 
-It installs the locked versions and checks the hash of every file. The lock file does not cover every environment;
-elsewhere it installs from the ranges in requirements.txt, and says so. Standard library only.
+It installs the locked versions and checks the hash of every file. Where the lock file does not cover the
+environment, it installs from the ranges in requirements.txt, and says so. Standard library only.
 """
 
 from __future__ import annotations

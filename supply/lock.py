@@ -1,7 +1,7 @@
 """Renew the lock files: `python -m supply.lock [--upgrade]`, after every change of a range.
 
-One resolution for all systems and versions of Python, so that both files agree. Versions that still fit stay as they
-are; `--upgrade` takes the newest. Each environment is then tried: it is covered if every package has a wheel for it.
+There is one resolution for all systems and versions of Python, so that both files agree. Versions that
+still fit stay; `--upgrade` takes the newest. An environment is covered if every package has a wheel for it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -27,26 +28,19 @@ def of_file(name: str) -> list[Requirement]:
 
 def extras() -> dict[str, list[Requirement]]:
     """Return the extras and what they require."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {
-        name: [Requirement(one) for one in texts] for name, texts in project["optional-dependencies"].items()
-    }
+    extras: dict[str, list[str]] = _project()["project"]["optional-dependencies"]
+    return {name: [Requirement(one) for one in texts] for name, texts in extras.items()}
 
 
-def _of_build() -> list[Requirement]:
-    return [
-        Requirement(one)
-        for one in tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    ]
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def running() -> list[Requirement]:
-    """Return what `make run` installs."""
-    return [
-        *of_file("requirements.txt"),
-        *(one for name in RUN_EXTRAS for one in extras()[name]),
-        *_of_build(),
-    ]
+    """Return what `make run` installs: to run, to convert from PyTorch, and to install ORTune itself."""
+    converting = [one for name in RUN_EXTRAS for one in extras()[name]]
+    building = [Requirement(one) for one in _project()["build-system"]["requires"]]
+    return [*of_file("requirements.txt"), *converting, *building]
 
 
 def tools() -> list[Requirement]:
