@@ -56,13 +56,7 @@ def audit(packages: Sequence[locked.Package], database: str = "") -> dict[str, l
             path = Path(folder) / f"{number}.txt"
             path.write_text(text)
             command += ["--requirement", str(path)]
-        command += [
-            "--service",
-            "osv",
-            *(("--osv-url", database) if database else ()),
-            "--timeout",
-            str(TIMEOUT_S),
-        ]
+        command += ["-s", "osv", "--timeout", str(TIMEOUT_S), *(("--osv-url", database) if database else ())]
         command += ["--disable-pip", "--no-deps", "--format", "json", "--output", str(found)]
         command += ["--progress-spinner", "off", "--cache-dir", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
