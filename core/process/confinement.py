@@ -23,7 +23,7 @@ from core.process import scratch
 from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
-from core.wire.errors import SpecError, WorkerError, unwritable
+from core.wire.errors import TMPDIR_HINT, SpecError, WorkerError, unwritable
 from core.wire.files import expand_home, home
 
 Role = Literal[
@@ -104,7 +104,8 @@ PLANS: Mapping[str, Any] = {
 
 DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
 RESERVE_BYTES = 512 << 20  # free space that no worker may use up
-_LEAST_FILE_BYTES = 64 << 20
+_LEAST_FILE_BYTES = 64 << 20  # that a worker may always write, in one file
+FILLING_BYTES = 64 << 20  # in a worker's folders: who has written more counts as the one that fills the disk
 
 
 # --- a job --------------------------------------------------------------------------------------------------
@@ -116,6 +117,11 @@ class Confined:
 
     payload: dict[str, Any]
     drafts: dict[Path, Path]  # folder that the worker writes into -> target
+    scratch: str  # its folder for temporary files
+
+    def check_space(self) -> None:
+        """Raise where the worker fills a disk, see `check_space`."""
+        check_space([self.scratch, *map(str, self.drafts)])
 
     def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Move the outputs to their targets, and return the reply with the targets' paths.
@@ -152,7 +158,7 @@ def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locat
         drafts = {draft: target for draft, target in found.drafts}
         if not sandbox.is_off():
             sent = {**sent, sandbox.KEY: found.rules(folder)}
-        yield Confined(sent, drafts)
+        yield Confined(sent, drafts, folder)
 
 
 def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,3 +465,24 @@ def free_bytes(path: str) -> int:
     """
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def check_space(folders: Sequence[str]) -> None:
+    """Raise where a disk is nearly full and a worker's own folders on it hold much.
+
+    Raises:
+        WorkerError: the caller should end the worker.
+    """
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            if free_bytes(folder) < RESERVE_BYTES and (held := _held_bytes(folder)) > FILLING_BYTES:
+                raise WorkerError(
+                    f"The worker was ended because it fills the disk: its files in `{folder}` hold "
+                    f"{held >> 20} MiB, and less than {RESERVE_BYTES >> 20} MiB are free.",
+                    hint=TMPDIR_HINT,
+                )
+
+
+def _held_bytes(folder: str) -> int:
+    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sum(512 * one.lstat().st_blocks for one in files)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from core import wire
+from core.process import confinement
 from core.process.confinement import confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
@@ -247,6 +248,24 @@ def test_without_a_sandbox_only_where_the_operator_says_so(
         worker = workers.start("one")
         plan = contestant_plan(tiny_models.mlp(tmp_path / "n.onnx"))
         assert worker.ask(wire.LOAD, plan, timeout_s=WAIT_S)["batch_size"] == 2
+
+
+def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "RESERVE_BYTES", 1 << 60)  # no disk has as much
+    monkeypatch.setattr(confinement, "FILLING_BYTES", 1 << 16)
+    code = (
+        "import os, time; open(os.environ['TMPDIR'] + '/large', 'wb').write(bytes(1 << 20)); time.sleep(600)"
+    )
+    with pytest.raises(WorkerError, match="fills the disk") as caught:
+        run_job(wire.PEAKS, {"threads": [1]}, command=[sys.executable, "-c", code])
+    assert caught.value.hint
+    with Workers(threading.Event()) as workers:
+        worker = workers.start("one")
+        assert worker.folder is not None
+        (worker.folder / "large").write_bytes(bytes(1 << 20))
+        with pytest.raises(WorkerError, match="fills the disk"):
+            worker.ask(wire.WARM, {}, timeout_s=WAIT_S)
+        assert not worker.alive
 
 
 def status_of(pid: int) -> dict[str, str]:
