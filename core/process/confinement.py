@@ -12,7 +12,7 @@ import os
 import stat
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -345,18 +345,26 @@ def _add_session(session: Mapping[str, Any], found: _Found) -> None:
         session["run_config_entries"],
         ((one["name"], one["options"]) for one in providers),
     )
+    _add_settings(named, found)
+
+
+def _add_settings(named: Iterable[tuple[str, str]], found: _Found) -> None:
+    """The files and folders that settings make an engine read or write."""
     for _, text in named:
-        path = expand_home(text)
-        if path.exists():
-            found.writes += _contents(path.absolute()) if path.is_dir() else [str(path)]
+        path = expand_home(text).absolute()
+        if path.is_file():
+            found.writes.append(str(path))
         else:
-            found.writes += _contents(path.absolute().parent)
+            found.writes += _contents(path if path.is_dir() else path.parent)
 
 
 def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
     """Compilers run as processes; PyTorch and devices of OpenVINO need the nodes of GPUs."""
+    openvino = plan.get("openvino", {})
+    texts = {name: one for name, one in openvino.get("properties", {}).items() if isinstance(one, str)}
+    _add_settings(named_paths(texts, {}, ()), found)
     found.processes |= "compile" in plan["engine"]
-    found.gpu |= plan.get("torch") is not None or plan.get("openvino", {}).get("device", "CPU") != "CPU"
+    found.gpu |= plan.get("torch") is not None or openvino.get("device", "CPU") != "CPU"
 
 
 # --- needs of jobs ------------------------------------------------------------------------------------------
