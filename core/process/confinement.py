@@ -373,8 +373,6 @@ def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
 def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
     if job in (wire.ENVIRONMENT, wire.CAPABILITIES):  # each provider is tried in a process of its own
         found.processes = found.gpu = True
-    elif job == wire.TRANSFORM:
-        found.processes = True
     elif job == wire.EXPORT:
         _add_export(payload, found)
     elif job == wire.INSTALL:

@@ -268,6 +268,32 @@ def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) 
         assert not worker.alive
 
 
+CRASHING = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker enters its sandbox with a single thread
+from core.worker import __main__ as worker
+from core.worker.models import checking
+checking.load_by_default = lambda *paths: ...
+worker.main()
+"""
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_model_that_crashes_by_default_is_found_in_the_sandbox(tmp_path: Path, crashes: bool) -> None:
+    """The worker can start no process; one that it forked before tries the model."""
+    model = str(tiny_models.mlp(tmp_path / "m.onnx"))
+    feeds = contestant_plan(Path(model))["feeds"]
+    plan: wire.TransformPlan = {
+        **{"path": model, "output": str(tmp_path / "n.onnx"), "step": "simplify", "options": {}},
+        **{"reference": model, "feeds": [feeds], "calibration": None},
+    }  # type: ignore[typeddict-item]
+    code = CRASHING.replace("...", "os.abort()" if crashes else "open(os.devnull)")
+    reply = run_job(wire.TRANSFORM, plan, command=[sys.executable, "-P", "-c", code])
+    assert any("crash" in one for one in reply["notes"]) is crashes
+    assert reply["path"] == str(tmp_path / "n.onnx")
+    assert Path(reply["path"]).is_file()
+
+
 def status_of(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
