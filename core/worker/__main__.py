@@ -281,7 +281,7 @@ def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
     if job is _transform:
         from core.worker import spare_process
 
-        spare_process.prepare(rules)
+        spare_process.prepare(rules, "core.worker.models.checking", "load_by_default")
     try:
         sandbox.enter_required(rules)
     except WorkerError as error:

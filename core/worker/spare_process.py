@@ -1,13 +1,14 @@
 """A process that is forked before the sandbox, because a worker in it can start none, for one risky call.
 
-The job `transform` learns with it whether a session with the defaults crashes. It has the same sandbox as the
-worker, and ends with it.
+The job `transform` learns with it whether a session with the defaults crashes. The process has the sandbox of
+the worker, and ends with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import json
 import os
 from collections.abc import Sequence
@@ -18,30 +19,32 @@ from core.worker import lifeline, sandbox
 
 
 class SpareProcess:
-    """A process that waits for the path of a model to load."""
+    """A process that waits for the arguments of one call."""
 
-    def __init__(self, rules: Rules | None) -> None:
+    def __init__(self, rules: Rules | None, module: str, function: str) -> None:
         """Fork it; this process must have a single thread.
 
         Args:
             rules: of its sandbox; None: it has none.
+            module: imported for the call.
+            function: its name in the module; it takes texts.
         """
         parent = os.getpid()
         reading, self._writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            _wait_and_load(reading, rules, parent)
+            _wait_and_call(reading, rules, parent, (module, function))
         os.close(reading)
 
-    def crashes(self, model: str, libraries: Sequence[str]) -> bool:
-        """Whether ONNX Runtime's default optimizations crash the process that loads `model` on the CPU."""
+    def crashes(self, arguments: Sequence[str]) -> bool:
+        """Make the call, and return whether a signal ended the process."""
         with open(self._writing, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
-            pipe.write(json.dumps([model, *libraries]).encode() + b"\n")
+            pipe.write(json.dumps(list(arguments)).encode() + b"\n")
         _, status = os.waitpid(self._pid, 0)
         return os.WIFSIGNALED(status)
 
 
-def _wait_and_load(reading: int, rules: Rules | None, parent: int) -> NoReturn:
+def _wait_and_call(reading: int, rules: Rules | None, parent: int, call: tuple[str, str]) -> NoReturn:
     """Be the spare process, to its end."""
     try:
         faulthandler.disable()
@@ -55,9 +58,7 @@ def _wait_and_load(reading: int, rules: Rules | None, parent: int) -> NoReturn:
         with open(reading, "rb") as pipe:
             asked = pipe.readline()
         if asked:
-            from core.worker.models.checking import load_by_default
-
-            load_by_default(*json.loads(asked))
+            getattr(importlib.import_module(call[0]), call[1])(*json.loads(asked))
     finally:
         os._exit(0)  # also after an error: only a crash matters
 
@@ -65,10 +66,10 @@ def _wait_and_load(reading: int, rules: Rules | None, parent: int) -> NoReturn:
 _prepared: list[SpareProcess] = []
 
 
-def prepare(rules: Rules | None) -> None:
-    """Fork the spare process of this worker, where the system can fork."""
+def prepare(rules: Rules | None, module: str, function: str) -> None:
+    """Fork the spare process of this worker, where the system can fork; see `SpareProcess`."""
     if hasattr(os, "fork"):
-        _prepared.append(SpareProcess(rules))
+        _prepared.append(SpareProcess(rules, module, function))
 
 
 def take() -> SpareProcess | None:

@@ -124,7 +124,7 @@ def crashes_by_default(file: Path) -> bool:
     The test runs in its own process.
     """
     if (spare := spare_process.take()) is not None:
-        return spare.crashes(str(file), operator_library_paths())
+        return spare.crashes([str(file), *operator_library_paths()])
     quiet = subprocess.DEVNULL
     code = (
         "import sys; from core.worker.models.checking import load_by_default; load_by_default(*sys.argv[1:])"
