@@ -130,6 +130,8 @@ COMMANDS = {
         "Star, label, note or archive trials; without an option, show their tags.",
         workers=False,
     ),
+    "share": Command("tagging", "share", "Show results to everyone who uses this store."),
+    "unshare": Command("tagging", "unshare", "Make results private: only you and admins see them."),
     "delete": Command(
         "tagging",
         "delete",
@@ -164,6 +166,12 @@ COMMANDS = {
         workers=False,
     ),
     "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses.", workers=False),
+    "audit": Command(
+        "audit",
+        "audit",
+        "Show or export the audit log: who measured, changed, deleted and exported.",
+        workers=False,
+    ),
     "backup": Command(
         "backup",
         "backup",
@@ -294,12 +302,14 @@ def _unexpected(error: Exception) -> TunerError:
             f"`{error.filename}` cannot be used: {error.strerror or error}.",
             hint="Check the path and its permissions.",
         )
-    from core.store import home
+    from core.wire.files import home, written_whole
 
     hint = "Report this with the command that you ran."
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = home() / "last-error.txt"
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
+        with written_whole(path) as part:
+            text = "".join(traceback.format_exception(error))
+            part.write_text(text, encoding="utf-8", errors="replace")
         hint = f"Report this with the file `{path}`."
     return WorkerError(unexpected_words(error), hint=hint)
 

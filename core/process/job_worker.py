@@ -107,7 +107,8 @@ def run_job(
         environment = worker_environment(job, runtime=runtime) | temporary
         named = partial(external_locations, cancel=cancel)
         asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", ""), named))
-        process = _start(list(command) if command is not None else worker_command(runtime), environment)
+        program = list(command) if command is not None else worker_command(runtime)
+        process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
@@ -158,6 +159,8 @@ def worker_command(runtime: str = OWN) -> list[str]:
     # -P: a file called queue.py in the user's folder must not replace the standard library's
     return [sys.executable, "-P", "-m", "core.worker"]
 
+
+PRIVATE = 0o077  # the umask of workers; an export writes where the user says, so it keeps the user's
 
 INHERITED_VARIABLES = (
     # what a program of this user needs; a name that ends in * matches every variable with that prefix
@@ -216,7 +219,7 @@ def _temporary_folder(ends: contextlib.ExitStack) -> dict[str, str]:
         return {}
 
 
-def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], environment: Mapping[str, str], *, umask: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -225,6 +228,7 @@ def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pop
             stderr=subprocess.PIPE,
             env=environment,
             bufsize=0,
+            umask=umask,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
     except OSError as error:

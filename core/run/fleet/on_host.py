@@ -39,7 +39,7 @@ from core.wire.errors import (
     record_from_error,
     record_from_exception,
 )
-from core.wire.files import ROOT
+from core.wire.files import ROOT, made_private, written_whole
 from core.wire.limits import parse_cpu_time
 from core.wire.sandbox import FLAG as NO_SANDBOX
 
@@ -208,8 +208,9 @@ def _with_paths(text: str, places: Mapping[str, str], folder: Path) -> str:
 
 def _write_text(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        made_private(path.parent)
+        with written_whole(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise folders.unwritable(path, error) from error
 
