@@ -60,11 +60,11 @@ print(json.dumps(found))
 """
 
 
-def attempts(of: Mapping[str, Any], *lines: str) -> dict[str, str]:
+def attempts(of: Mapping[str, Any], *lines: str, code: str = TRY) -> dict[str, str]:
     """What becomes of each line in a process in the sandbox."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", TRY, json.dumps({"rules": of, "attempts": lines})],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-P", "-c", code, json.dumps({"rules": of, "attempts": lines})],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
@@ -226,6 +226,31 @@ def test_it_cannot_be_entered_beside_another_thread(places: Mapping[str, Path]) 
     )
     assert done.returncode == 1
     assert "a thread runs already" in done.stderr
+
+
+@pytest.mark.parametrize("named", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+def test_a_folder_of_libraries_never_opens_the_home(
+    places: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """A search path may name a folder that holds the home folder or ORTune's own."""
+    parent = places["other"]
+    for name in ("user/.ssh", "user/ortune", "libraries", "one-1.0.dist-info"):
+        (parent / name).mkdir(parents=True)
+        (parent / name / "file").write_text("content")
+    monkeypatch.setenv("HOME", str(parent / "user"))
+    monkeypatch.setenv("ORTUNE_HOME", str(parent / "user" / "ortune"))
+    monkeypatch.setenv(named, str(parent), prepend=os.pathsep)
+    lines = [f"Path('{parent}/{one}/file').read_text()" for one in ("user/.ssh", "user/ortune", "libraries")]
+    found = attempts(confined_to(places), *lines)
+    assert list(found.values()) == ["PermissionError", "PermissionError", "done"]
+
+
+def test_a_limit_that_was_lower_stays(places: Mapping[str, Path]) -> None:
+    code = TRY.replace(
+        "sandbox.enter(", "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, -1))\nsandbox.enter("
+    )
+    line = "assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 1 << 30"
+    assert attempts(confined_to(places), line, code=code) == {line: "done"}
 
 
 # --- workers ------------------------------------------------------------------------------------------------
