@@ -72,7 +72,7 @@ def _linked(folder: str) -> Iterator[str]:
 
 
 def _private() -> list[str]:
-    """The user's home, ORTune's own folder and the secrets of its server: never a part of a folder of code."""
+    """The user's home, ORTune's own folder and the secrets of its server: never readable as code."""
     found = (os.path.expanduser("~"), home(), ROOT / ".streamlit")  # noqa: PTH111 - texts
     return [real for one in found if (real := os.path.realpath(one)) != "/"]
 
