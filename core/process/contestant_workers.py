@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import contestant_rules, fork_server_rules, marked, take
+from core.process.confinement import check_space, contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
     checked_reply,
     crash_error,
@@ -77,8 +77,8 @@ class _WorkerChannel:
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
             self.socket.sendall(data[sent:])
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the reply to the last request.
+    def receive(self, timeout_s: float, on_tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Return the reply to the last request; `on_tick` is called at every look, and may raise.
 
         Raises:
             Cancelled: `cancel` was set.
@@ -95,6 +95,7 @@ class _WorkerChannel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
+            on_tick()
             if self._readable.poll(1000 * min(left, TICK_S)):
                 try:
                     self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
@@ -138,7 +139,7 @@ class Worker:
         self.thaw()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s)
+            reply = self._line.receive(timeout_s, self._check_space)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -155,6 +156,13 @@ class Worker:
         if target is not None:
             take(Path(arguments["path"]), target)
         return cast(Reply, marked(found)) if command == wire.LOAD else found
+
+    def _check_space(self) -> None:
+        try:
+            check_space([str(self.folder or "")])
+        except WorkerError:
+            self.kill()
+            raise
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""

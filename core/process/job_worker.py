@@ -112,6 +112,7 @@ def run_job(
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
+                conversation.on_tick = asked.check_space
                 reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
         finally:
@@ -254,6 +255,7 @@ class _Conversation:
         self.job = job
         self.process = process
         self.on_progress = on_progress
+        self.on_tick: Callable[[], None] = lambda: None  # called at every look; it may raise
         self.channel_state = RequestChannel()
         self.unsent = memoryview(self.channel_state.request(job, payload))
         self.stderr_tail = b""
@@ -282,6 +284,7 @@ class _Conversation:
                 raise _cancelled(self.job)
             if time.monotonic() > deadline:
                 raise self._timed_out(timeout_s)
+            self.on_tick()
             left = _has_exited(self.process)
             self._exchange()
             if (reply := self._reply()) is not None:
