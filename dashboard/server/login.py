@@ -27,7 +27,8 @@ def account() -> None:
     if not people.has_login():
         return
     one = people.person()
-    with st.popover(f"{plain(one.name)} · {one.role}", icon=":material/account_circle:", type="tertiary"):
+    label = f"{plain(one.name)} · {one.role}"
+    with st.popover(label, icon=":material/account_circle:", type="tertiary", key="account"):
         st.button("Log out", key="log_out", icon=":material/logout:", on_click=people.log_out)
         st.button(
             "Log out everywhere",
