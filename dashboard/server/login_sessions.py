@@ -1,7 +1,7 @@
 """The sessions of people who have logged in: begun, found by a cookie, ended, and kept over a restart.
 
 The file holds the hash of each cookie's content, so nobody can log in with it. Servers with the same home
-share it. A damaged file is read as an empty one: everybody logs in again.
+share it. A damaged file is read as an empty one: all people log in again.
 """
 
 from __future__ import annotations
@@ -191,6 +191,6 @@ class LoginSessions:
             if not all(isinstance(one.key, str) and isinstance(one.began_at, float) for one in found):
                 raise TypeError
         except (OSError, ValueError, TypeError, KeyError):
-            _log.warning("The sessions in %s cannot be read. Everybody must log in again.", self._file)
+            _log.warning("The sessions in %s cannot be read. All people must log in again.", self._file)
             return
         self._known = {one.key: one for one in found}
