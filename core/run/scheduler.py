@@ -38,7 +38,7 @@ from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
 from core.run.job_log import JobLog, clean_up, this_process
 from core.spec import TrialSpec
-from core.store import Actor, Store
+from core.store import Actor, Store, audit
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, unexpected_words
@@ -49,6 +49,12 @@ MOST_TURN_S = 900.0  # a job that can pause does so, if another person waits aft
 STANDING_S = 0.2  # how long the order of the queue is taken as unchanged
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
 
+# What the audit log calls the jobs of a kind that do not measure; None: it does not name them.
+_RECORDED: dict[str, audit.Action | None] = {
+    **dict.fromkeys(("transform", "export", "runtime"), "create"),
+    "bundle": "export",
+    **dict.fromkeys(("graph", "inspect"), None),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +70,7 @@ class Scheduler:
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
+        check_start: Callable[[Actor], None] = lambda actor: None,
     ) -> None:
         """Start the thread, and clean up rows that ended processes left in the store.
 
@@ -76,9 +83,11 @@ class Scheduler:
                 applies where it is longer.
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
                 baseline, a continued comparison) were admitted when they were stored.
+            check_start: raises a `TunerError` if a person may use the machine no more; asked when a job is
+                submitted, and again when it is its turn.
         """
         self.store = store
-        self._admit = admit
+        self._admit, self._check_start = admit, check_start
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
@@ -117,7 +126,10 @@ class Scheduler:
             TunerError: a spec that may not be submitted here.
         """
         self._refuse_when_closed()
-        store = self.store if actor is None else self.store.for_person(actor.person, sees_all=actor.sees_all)
+        store = self.store
+        if actor is not None:
+            self._check_start(actor)
+            store = store.for_person(actor.person, sees_all=actor.sees_all)
         entry = self._store_and_register(job, threading.Event(), store)
         entry.person = "" if actor is None else actor.person
         with contextlib.suppress(StoreError):  # the job fails with it when it is to run
@@ -127,6 +139,9 @@ class Scheduler:
             self._waiting.append(entry)
             self._entries = 0.0, []
             self._changed.notify_all()
+        if (action := _RECORDED.get(job.kind, "measure")) is not None:
+            ids = [one.id for one in job.trials] or [job.id]
+            audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
 
     def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
@@ -158,8 +173,9 @@ class Scheduler:
                 store.create_trial(one, process=self._process)
         if job.study is not None:
             store.put_study(replace(job.study, owner=self.owner), process=self._process)
+        stored = {one.id: one for one in trials}
         entry = Queued(
-            job=job, store=store, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel
+            job=job, store=store, trials=stored, comparison=comparison, cancel=cancel, who=audit.person()
         )
         with self._changed:
             self._jobs[job.id] = entry
@@ -181,12 +197,15 @@ class Scheduler:
             entry = self._job(job_id)
             if entry is None or entry.state in FINISHED:
                 return
+            again = entry.cancel.is_set()
             entry.cancel.set()
             queued = entry in self._waiting
             if queued:
                 self._waiting.remove(entry)
             self._entries = 0.0, []
             self._changed.notify_all()
+        if not again:
+            audit.record("change", f"cancelled: {entry.job.what}", folder=self.store.folder, ids=[job_id])
         if queued:
             self._abandon(entry, _cancelled())
 
@@ -325,8 +344,8 @@ class Scheduler:
     def _perform(self, entry: Queued) -> None:
         """Run one job and record its end; the thread of the job."""
         try:
-            with entry.turn:
-                ending = self._run_work(entry, partial(self._hold, entry))
+            with audit.acting(entry.who), entry.turn:
+                ending = self._run_work(entry, partial(self._begin_turn, entry))
             self._job_log.finish(entry, ending)
         finally:
             with self._changed:
@@ -335,6 +354,12 @@ class Scheduler:
                 self._drop_finished()
                 self._working.discard(threading.current_thread())
                 self._changed.notify_all()
+
+    def _begin_turn(self, entry: Queued) -> None:
+        """Hold the machine for the first turn of a job, whose person may have used it up by now."""
+        self._hold(entry)
+        if entry.person:
+            self._check_start(entry.store.actor)
 
     def _hold(self, entry: Queued) -> None:
         """Let the turn of a job hold the machine, which was taken for it, and a fork server."""
