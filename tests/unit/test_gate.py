@@ -350,6 +350,21 @@ def test_a_page_goes_to_the_login_when_its_session_ends() -> None:
     assert message.WhichOneof("type") == "auth_redirect"
 
 
+def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
+    known = person("viewer")
+    known["access"].sessions.lasts_s = 0.5
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.Event().wait()
+
+    sent = ask(app=page, kind="websocket", **known).sent
+    assert (
+        ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == ""
+    )  # the same page, which asks to log in
+    assert sent[2]["type"] == "websocket.close"
+
+
 def test_a_login_as_somebody_else_ends_the_session_before() -> None:
     tokens = (
         Token("ann", people_file.hash_of("of ann"), "viewer"),
