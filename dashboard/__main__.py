@@ -75,6 +75,7 @@ def main(
         _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
     if demo:
         _open_demo(home)
+    os.umask(0o077)  # all that it writes is its user's alone; a browser saves what people export
     print(f"ORTune: http://{_shown(address)}:{port}", flush=True)  # noqa: T201 - the one line a user waits for
     serve(address, port, hosts=own_hosts(address, host or ()), token=token)
 

@@ -27,6 +27,7 @@ import msgspec
 
 from core import wire
 from core.process import runtimes, scratch
+from core.process.confinement import confined
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -100,17 +101,20 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
-        environment = worker_environment(job, runtime=runtime) | _temporary_folder(ends)
+        temporary = _temporary_folder(ends)
+        environment = worker_environment(job, runtime=runtime) | temporary
+        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", "")))
         program = list(command) if command is not None else worker_command(runtime)
         process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
         answered = False
         try:
-            with _Conversation(job, payload, process, on_progress) as conversation:
+            with _Conversation(job, asked.payload, process, on_progress) as conversation:
                 reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
-    return checked_reply(reply, job, f"The worker for `{job}`")
+        checked_reply(reply, job, f"The worker for `{job}`")
+        return cast(Reply, asked.publish(reply))
 
 
 def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
