@@ -119,6 +119,8 @@ COMMANDS = {
     "tag": Command(
         "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
     ),
+    "share": Command("tagging", "share", "Show results to everyone who uses this store."),
+    "unshare": Command("tagging", "unshare", "Make results private: only you and admins see them."),
     "delete": Command(
         "tagging",
         "delete",

@@ -65,6 +65,7 @@ class Entry:
     since: float  # seconds since the epoch
     running: bool
     person: str = ""  # who started it, as the owner calls that person; empty: the owner itself
+    place: int = 0  # jobs ahead of it
     starts_in_s: float | None = None  # of a waiting one, predicted; None: unknown
 
     @property
@@ -268,15 +269,12 @@ class MachineQueue:
         left_s = None if None in left else sum(one for one in left if one is not None)
         waiting = [_waiting(name, one) for name, one in by_name.items() if not one.running]
         ordered = fair_order.in_order(waiting, turns, now)
-        return [
-            *(_entry_from_ticket(name, by_name[name]) for name in running),
-            *(
-                _entry_from_ticket(
-                    one.ticket, by_name[one.ticket], fair_order.starts_in_s(ordered[:number], left_s)
-                )
-                for number, one in enumerate(ordered)
-            ),
-        ]
+        found = [_entry_from_ticket(name, by_name[name]) for name in running]
+        for number, job in enumerate(ordered):
+            starts_in_s = fair_order.starts_in_s(ordered[:number], left_s)
+            entry = _entry_from_ticket(job.ticket, by_name[job.ticket])
+            found.append(replace(entry, place=len(found), starts_in_s=starts_in_s))
+        return found
 
     def _live_tickets(self) -> list[tuple[Path, _Ticket]]:
         """Tickets of living processes by age; foreign and unreadable files are ignored and kept."""
@@ -363,7 +361,7 @@ def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
         return uid is None  # it exists; this user may read no more of it
 
 
-def _entry_from_ticket(name: str, ticket: _Ticket, starts_in_s: float | None = None) -> Entry:
+def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
     return Entry(
         ticket=name,
         owner=ticket.owner,
@@ -372,7 +370,6 @@ def _entry_from_ticket(name: str, ticket: _Ticket, starts_in_s: float | None = N
         since=ticket.since,
         running=ticket.running,
         person=ticket.person,
-        starts_in_s=starts_in_s,
     )
 
 

@@ -209,6 +209,12 @@ class Scheduler:
             entry = self._job(job_id)
             return None if entry is None else self._status(entry, job_id)
 
+    def person_of(self, job_id: str) -> str | None:
+        """Return who started a job, empty for the owner of this process; None: it is unknown here."""
+        with self._changed:
+            entry = self._job(job_id)
+            return None if entry is None else entry.person
+
     def active(self) -> list[Status]:
         """Return the jobs that run or wait here, in order."""
         with self._changed:

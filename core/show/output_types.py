@@ -49,7 +49,7 @@ from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
 from core.run.runtimes.checking import RuntimeCheck
 from core.run.sizes import Source
-from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
+from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags, Visibility
 from core.store.audit import AuditCheck
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
@@ -222,6 +222,12 @@ class TagDocument(TypedDict):
     marks: dict[str, Tags]  # ID of the trial -> its tags
 
 
+class SharingDocument(TypedDict):
+    """Who made results, and who sees them now."""
+
+    visibility: dict[str, Visibility]  # ID of a trial, comparison, search, accuracy or model -> this
+
+
 @_with_keys_of(Deletion)
 class TrialsDeletedDocument(TypedDict):
     """The deleted trials; with `--dry-run`, the trials that would be deleted."""
@@ -234,6 +240,7 @@ class HistoryDocument(TypedDict):
 
     trials: list[TrialDocument]
     marks: dict[str, Tags]  # ID of the trial -> its tags, if any
+    visibility: dict[str, Visibility]  # ID of the trial -> who started it and who sees it, if known
     rescued: list[str]  # files with results that were not stored because the disk was full
 
 
@@ -1003,6 +1010,8 @@ DOCUMENTS: Mapping[str, Any] = {
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "tag": TagDocument,
+    "share": SharingDocument,
+    "unshare": SharingDocument,
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,

@@ -486,10 +486,10 @@ def remove_model(store: Store, content_sha256: str) -> None:
             f"`{record.name}` is the original of {listed}: without it ORTune cannot check their outputs.",
             hint="Remove these variants first.",
         )
+    store.remove_model(content_sha256)  # first: it may be the model of another person
     own = (store.folder / "models" / content_sha256).resolve()
     if Path(record.path).resolve().parent == own:
         shutil.rmtree(own, ignore_errors=True)
-    store.remove_model(content_sha256)
     audit.record("delete", f"model `{record.name}`", folder=store.folder, ids=[content_sha256])
 
 

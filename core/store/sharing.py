@@ -18,7 +18,7 @@ from core.store.database import Connection
 from core.store.records import Visibility
 from core.store.rows import VISIBILITY
 from core.store.statements import put
-from core.wire.errors import StoreError
+from core.wire.errors import PrivateError
 
 MACHINE_TIME_KEPT_S = 31 * 86_400.0
 
@@ -87,7 +87,7 @@ def share(db: Connection, refs: Sequence[str], actor: Actor, *, private: bool) -
         The ids whose visibility is now as requested.
 
     Raises:
-        StoreError: somebody else made one; nothing is changed.
+        PrivateError: somebody else made one; nothing is changed.
     """
     ids = _together(db, refs)
     known = found(db, ids)
@@ -102,7 +102,7 @@ def refuse_others(db: Connection, ids: Iterable[str], actor: Actor, what: str) -
     """Refuse to change results of others.
 
     Raises:
-        StoreError: `actor` made not all of them, and does not see all.
+        PrivateError: `actor` made not all of them, and does not see all.
     """
     if actor.sees_all:
         return
@@ -111,9 +111,9 @@ def refuse_others(db: Connection, ids: Iterable[str], actor: Actor, what: str) -
     for one in wanted:
         person = known.get(one, Visibility()).person
         if person != actor.person:
-            by = f"by `{rows.legible(person)}`" if person else "by an earlier version, for nobody"
-            raise StoreError(
-                f"`{one[:12]}` was made {by}, so it cannot be {what} by `{actor.person}`.",
+            by = f"`{rows.legible(person)}`" if person else "an earlier version, which recorded no person"
+            raise PrivateError(
+                f"`{one[:12]}` was made by {by}, so it cannot be {what} by `{actor.person}`.",
                 hint="Choose your own results, or ask an admin.",
             )
 

@@ -9,7 +9,7 @@ from core.evidence.measurement import Trial
 from core.store import rows
 from core.store.database import Connection
 from core.store.rows import STUDIES, TRIALS, Row, Table
-from core.wire.errors import MissingError, StoreError
+from core.wire.errors import MissingError, PrivateError, StoreError
 
 MIN_PREFIX = 6
 
@@ -79,6 +79,7 @@ def by_id(db: Connection, table: Table[Any], row_id: str) -> Row:
 
     Raises:
         MissingError: there is none.
+        PrivateError: it is private to another person.
         StoreError: there are several.
     """
     if (row := _with_id(db, table, row_id)) is not None:
@@ -108,7 +109,7 @@ def _refuse_private(db: Connection, table: Table[Any], row_id: str) -> None:
         " WHERE private AND (id = ?1 OR (length(?1) >= ?2 AND substr(id, 1, length(?1)) = ?1)) LIMIT 1"
     )
     if (row := db.execute(query, (row_id, MIN_PREFIX)).fetchone()) is not None:
-        raise StoreError(
+        raise PrivateError(
             f"The {table.noun} `{row_id}` is private to `{rows.legible(row['person'])}`.",
             hint="Ask that person to share it with the team.",
         )

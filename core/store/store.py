@@ -61,7 +61,7 @@ from core.store.statements import (
 )
 from core.store.tags import Change, Tags
 from core.store.transfer import Origin, StoredRows
-from core.wire.errors import INTERRUPTED, StoreError
+from core.wire.errors import INTERRUPTED, MissingError, StoreError
 from core.wire.files import private_opener
 
 _log = logging.getLogger(__name__)
@@ -314,6 +314,22 @@ class Store:
         """Return who made these results and who sees them; those of nobody, which are shared, are missing."""
         with self._reading() as db:
             return sharing.found(db, ids)
+
+    def result_id(self, ref: str) -> str:
+        """Return the id of a trial, comparison, search or accuracy, or the content hash of a model.
+
+        Args:
+            ref: an id or its first 6 or more characters, or a name of the library.
+
+        Raises:
+            StoreError: there is none, there are several, or it is private to another person.
+        """
+        with self._reading() as db:
+            for table in (TRIALS, COMPARISONS, STUDIES, ACCURACIES):
+                with contextlib.suppress(MissingError):
+                    return str(by_id(db, table, ref)["id"])
+        model = self.model(ref)
+        return self.trial_id(ref) if model is None else model.content_sha256
 
     def share(self, ids: Sequence[str], *, private: bool = False) -> list[str]:
         """Share results with the team or make them private, with all that belongs to them; return all ids.

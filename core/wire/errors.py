@@ -6,7 +6,8 @@ TunerError(message, hint)           the base; catch this one at an edge
 ├── ProviderError                   an execution provider is missing, or was silently replaced
 ├── WorkerError                     a worker crashed, hung or sent an invalid reply
 ├── StoreError                      the result store is unreadable or from a newer version
-│   └── MissingError                the store has no record with the given id or link
+│   ├── MissingError                the store has no record with the given id or link
+│   └── PrivateError                a result belongs to another person
 ├── BudgetError                     the budget is too short for a result
 └── Cancelled                       the user stopped the job; not a fault, but it ends it
 
@@ -74,6 +75,10 @@ class MissingError(StoreError):
     """The result store has no record with the given id or link."""
 
 
+class PrivateError(StoreError):
+    """A result is private to another person, or only that person and admins may change it."""
+
+
 class BudgetError(TunerError):
     """A measurement would not give a number within its budget, so it was not made."""
 
@@ -113,7 +118,7 @@ _BY_NAME: dict[str, type[TunerError]] = {
     cls.__name__: cls
     for cls in (
         *(SpecError, ModelError, ProviderError, WorkerError),
-        *(StoreError, MissingError, BudgetError, Cancelled),
+        *(StoreError, MissingError, PrivateError, BudgetError, Cancelled),
     )
 }
 

@@ -37,6 +37,7 @@ from core.wire.errors import SpecError, TunerError, record_from_error
 from core.wire.files import made_private, private_opener
 from dashboard import messages, url_state
 from dashboard.format import size
+from dashboard.server import people
 from dashboard.server.gate import OTHER_RUN, same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
@@ -332,6 +333,7 @@ def uploader(
             return
         st.session_state[batch_key] = uuid.uuid4().hex
         try:
+            people.require("engineer")
             on_upload(claim_files(str(sent["batch"]), [str(name) for name in sent["names"]]))
         except TunerError as error:
             refuse(key, error)
