@@ -19,7 +19,7 @@ from core.wire.files import expand_home, home
 
 FOLDERS = (
     *("accuracies", "artifacts", "audit", "cache", "datasets", "exports", "feeds", "fleet", "forms"),
-    *("imported", "models", "pt2", "runtimes", "uploads"),
+    *("imported", "login", "models", "pt2", "runtimes", "uploads"),
 )
 FILES = ("ortune.db", "last-error.txt", "rescued-")  # beginnings of their names
 NOT_INSIDE = ("runtimes",)  # installers may link the files of packages to a cache that others read
