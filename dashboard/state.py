@@ -43,7 +43,7 @@ from dashboard import fields, folders, guarded, messages, runtimes
 from dashboard.fleet_client import FleetClient
 from dashboard.folders import allowed_path
 from dashboard.format import plain
-from dashboard.server import people
+from dashboard.server import people, quotas
 from dashboard.server.people_file import Role
 from dashboard.server.personal import PersonalScheduler
 
@@ -125,7 +125,13 @@ def is_following() -> bool:
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
     folders.restrict_workers()
-    service = Scheduler(_store(), owner=f"dashboard of {user_on_host()}", queue=queue(), admit=admit)
+    service = Scheduler(
+        _store(),
+        owner=f"dashboard of {user_on_host()}",
+        queue=queue(),
+        admit=admit,
+        check_start=partial(quotas.check_start, _store()),
+    )
     _made.append(service)
     return service
 

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
 
 import msgspec
@@ -103,7 +105,8 @@ def run_job(
     with contextlib.ExitStack() as ends:
         temporary = _temporary_folder(ends)
         environment = worker_environment(job, runtime=runtime) | temporary
-        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", "")))
+        named = partial(external_locations, cancel=cancel)
+        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", ""), named))
         program = list(command) if command is not None else worker_command(runtime)
         process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
         answered = False
@@ -115,6 +118,16 @@ def run_job(
             _end(process, answered=answered)
         checked_reply(reply, job, f"The worker for `{job}`")
         return cast(Reply, asked.publish(reply))
+
+
+def external_locations(model: Path, cancel: threading.Event | None = None) -> list[str]:
+    """Return the files of external data that a model names, as a worker reads them; they are untrusted.
+
+    Raises:
+        TunerError: the model cannot be read.
+    """
+    plan: wire.ExternalDataPlan = {"path": str(model)}
+    return run_job(wire.EXTERNAL_DATA, plan, cancel=cancel)["locations"]
 
 
 def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:

@@ -70,6 +70,7 @@ class Scheduler:
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
+        check_start: Callable[[Actor], None] = lambda actor: None,
     ) -> None:
         """Start the thread, and clean up rows that ended processes left in the store.
 
@@ -82,9 +83,11 @@ class Scheduler:
                 applies where it is longer.
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
                 baseline, a continued comparison) were admitted when they were stored.
+            check_start: raises a `TunerError` if a person may use the machine no more; asked when a job is
+                submitted, and again when it is its turn.
         """
         self.store = store
-        self._admit = admit
+        self._admit, self._check_start = admit, check_start
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
@@ -123,7 +126,10 @@ class Scheduler:
             TunerError: a spec that may not be submitted here.
         """
         self._refuse_when_closed()
-        store = self.store if actor is None else self.store.for_person(actor.person, sees_all=actor.sees_all)
+        store = self.store
+        if actor is not None:
+            self._check_start(actor)
+            store = store.for_person(actor.person, sees_all=actor.sees_all)
         entry = self._store_and_register(job, threading.Event(), store)
         entry.person = "" if actor is None else actor.person
         with contextlib.suppress(StoreError):  # the job fails with it when it is to run
@@ -167,10 +173,10 @@ class Scheduler:
                 store.create_trial(one, process=self._process)
         if job.study is not None:
             store.put_study(replace(job.study, owner=self.owner), process=self._process)
+        stored = {one.id: one for one in trials}
         entry = Queued(
-            job=job, store=store, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel
+            job=job, store=store, trials=stored, comparison=comparison, cancel=cancel, who=audit.person()
         )
-        entry.who = audit.person()
         with self._changed:
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)
@@ -339,7 +345,7 @@ class Scheduler:
         """Run one job and record its end; the thread of the job."""
         try:
             with audit.acting(entry.who), entry.turn:
-                ending = self._run_work(entry, partial(self._hold, entry))
+                ending = self._run_work(entry, partial(self._begin_turn, entry))
             self._job_log.finish(entry, ending)
         finally:
             with self._changed:
@@ -348,6 +354,12 @@ class Scheduler:
                 self._drop_finished()
                 self._working.discard(threading.current_thread())
                 self._changed.notify_all()
+
+    def _begin_turn(self, entry: Queued) -> None:
+        """Hold the machine for the first turn of a job, whose person may have used it up by now."""
+        self._hold(entry)
+        if entry.person:
+            self._check_start(entry.store.actor)
 
     def _hold(self, entry: Queued) -> None:
         """Let the turn of a job hold the machine, which was taken for it, and a fork server."""

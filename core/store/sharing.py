@@ -151,8 +151,8 @@ def machine_time(db: Connection, since: float) -> dict[str, float]:
     return {row["person"]: row["used"] for row in db.execute(query, (since,)) if rows.is_text(row["person"])}
 
 
-def ids_of_files(db: Connection) -> dict[str, str]:
-    """Return the person of each result and model that may have files on the disk, by its id."""
+def persons(db: Connection) -> dict[str, str]:
+    """Return the person of each result and model, by its id."""
     there = db.execute("SELECT id, person FROM visibility WHERE person <> ''")
     return {row["id"]: row["person"] for row in there if rows.is_text(row["id"])}
 

@@ -15,6 +15,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
@@ -27,7 +28,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import audit, pruning, queries, rows, sharing, transfer
+from core.store import audit, pruning, queries, rows, sharing, transfer, usage
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.permissions import close_home
@@ -356,6 +357,12 @@ class Store:
         """Return the seconds of machine time of each person since a time, in seconds since the epoch."""
         with self._reading() as db:
             return sharing.machine_time(db, since)
+
+    def disk_use(self) -> dict[str, int]:
+        """Return the bytes of the models, raw measurements and files of results of each person."""
+        with self._reading() as db:
+            persons, used = sharing.persons(db), Counter(sharing.raw_bytes(db))
+        return dict(used + usage.file_bytes(self.folder, persons))
 
     def prune(
         self,

@@ -26,7 +26,6 @@ from urllib.parse import parse_qs, urlencode
 
 import psutil
 
-from core.store.audit import LOCAL
 from core.wire import variables
 from core.wire.errors import TunerError
 from dashboard.server import provider
@@ -243,10 +242,8 @@ class Gate:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] == 200:
-                    record_saved_file(message.get("headers", []), getattr(scope.get(PERSON), "id", LOCAL))
+                    record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
-                if message["status"] == 200:
-                    record_saved_file(message.get("headers", []), getattr(scope.get(PERSON), "id", LOCAL))
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
                 message = {**message, "headers": [*message.get("headers", []), *added]}
             await send(message)

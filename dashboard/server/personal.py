@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from core.api.session import Job, Scheduler
@@ -13,26 +12,15 @@ from core.wire.errors import SpecError
 class PersonalScheduler:
     """The scheduler of the server, as one person may use it; all else is that of the server."""
 
-    def __init__(self, scheduler: Scheduler, actor: Actor, check: Callable[[], None] = lambda: None) -> None:
-        """Wrap the scheduler.
-
-        Args:
-            scheduler: of the server.
-            actor: who starts jobs.
-            check: raises a `TunerError` if this person may start nothing now.
-        """
-        self._scheduler, self._actor, self._check = scheduler, actor, check
+    def __init__(self, scheduler: Scheduler, actor: Actor) -> None:
+        """Wrap the scheduler of the server for who starts jobs."""
+        self._scheduler, self._actor = scheduler, actor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._scheduler, name)
 
     def submit(self, job: Job) -> str:
-        """Queue a job of this person; see `Scheduler.submit`.
-
-        Raises:
-            TunerError: also where this person may start nothing now.
-        """
-        self._check()
+        """Queue a job of this person; see `Scheduler.submit`."""
         return self._scheduler.submit(job, actor=self._actor)
 
     def cancel(self, job_id: str) -> None:

@@ -41,6 +41,7 @@ from core.wire.errors import (
 )
 from core.wire.files import ROOT, made_private, written_whole
 from core.wire.limits import parse_cpu_time
+from core.wire.sandbox import FLAG as NO_SANDBOX
 
 PIECE_BYTES = parcels.PIECE_BYTES
 LOG_BYTES = 1 << 18
@@ -175,6 +176,11 @@ async def start(request: Request) -> dict[str, Any]:
 
 def _start(request: Request) -> dict[str, Any]:
     folder = folders.answer(request["key"])
+    if NO_SANDBOX in request["arguments"]:
+        raise SpecError(
+            f"`{NO_SANDBOX}` is an option of the host, not of a question.",
+            hint=f"Leave it out, or start the host with `ortune fleet host {NO_SANDBOX}`.",
+        )
     if not (folder / STATE).exists():
         places = {sha256: _place(request, sha256) for sha256 in request["parcels"]}
         for name, text in request["texts"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -15,9 +16,10 @@ from core.api.session import Status
 from core.evidence.noise_check import evaluate
 from core.wire.errors import StoreError, TunerError
 from dashboard import messages, session_jobs, state
+from dashboard.server import quotas, upload
 from dashboard.views.machine import facts as machine_facts
-from dashboard.views.machine import runtimes, upgrades
-from dashboard.widgets import job_box, live_view, page_frame, peaks
+from dashboard.views.machine import runtimes, upgrades, usage
+from dashboard.widgets import job_box, live_view, page_frame, peaks, tables
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
 KIND = "self-test"
@@ -46,7 +48,29 @@ def page() -> None:
     if not state.recorded():
         runtimes.draw()
         upgrades.draw()
+    _people()
     _details(environment, newest, found)
+
+
+def _people() -> None:
+    """Draw what each person uses, for an admin of a server with login."""
+    actor = state.present_actor()
+    if actor is None or not actor.sees_all:
+        return
+    st.markdown("#### Use per person")
+    store = state.store()
+    day = store.machine_time(time.time() - quotas.DAY_S)
+    uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
+    if not uses:
+        st.caption("Nobody has used this server yet.")
+        return
+    tables.draw(
+        usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
+    )
+    try:
+        st.caption(usage.limits(quotas.present()))
+    except TunerError as error:
+        messages.report(error)
 
 
 def _details(
