@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from core.store import audit
+from core.wire import variables
 from core.wire.errors import SpecError
 from core.wire.variables import PEOPLE, USERS
 from dashboard import __main__ as server
@@ -359,9 +361,7 @@ def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
         await asyncio.Event().wait()
 
     sent = ask(app=page, kind="websocket", **known).sent
-    assert (
-        ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == ""
-    )  # the same page, which asks to log in
+    assert ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == ""  # its own one again
     assert sent[2]["type"] == "websocket.close"
 
 
@@ -430,6 +430,30 @@ def test_the_login_page_shows_the_ways_that_there_are() -> None:
     access = Access(lambda: without_file("", ""), LoginSessions(HOME[0]), providers)
     other = ask(access=access, path="/_login", query=b"provider=other")
     assert (other.status, other.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize(
+    ("disposition", "file"),
+    [
+        ('attachment; filename="m.onnx"', "m.onnx"),
+        ("attachment; filename*=utf-8''m%C3%B6.yaml", "m\u00f6.yaml"),
+        ("inline", None),
+        (None, None),
+    ],
+)
+def test_a_saved_file_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disposition: str | None, file: str | None
+) -> None:
+    monkeypatch.setenv(variables.HOME, str(tmp_path))
+    headers = [] if disposition is None else [(b"content-disposition", disposition.encode())]
+
+    async def saving(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    assert ask(app=saving).status == 200
+    recorded = [(one.action, one.who, one.more["file"]) for one in audit.entries(tmp_path)]
+    assert recorded == ([] if file is None else [("export", "local", file)])
 
 
 # --- who must have a login
