@@ -37,7 +37,7 @@ class Person:
 
 
 LOCAL = Person("local", "local", "admin")  # without login, and the server's own threads
-NOBODY = Person("", "nobody", "viewer")  # whose session has ended while its page was still open
+NOBODY = Person("", "no person", "viewer")  # whose session has ended while its page was still open
 
 
 class PeopleFile:
