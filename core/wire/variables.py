@@ -17,6 +17,7 @@ ALLOW_RUNTIMES = "ORTUNE_ALLOW_RUNTIMES"
 WORKER_ENV = "ORTUNE_WORKER_ENV"
 TOKEN = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
 USERS = "ORTUNE_USERS"
+PEOPLE = "ORTUNE_PEOPLE"
 MAX_UPLOAD_BYTES = "ORTUNE_MAX_UPLOAD_BYTES"
 MAX_WAITING_BYTES = "ORTUNE_MAX_WAITING_BYTES"
 SANDBOX = "ORTUNE_SANDBOX"
@@ -94,6 +95,12 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="dashboard",
         sets="Who may log in through an OpenID provider: e-mail addresses or `@domain`, separated by commas.",
         default="everyone whom the provider authenticates",
+    ),
+    Variable(
+        name=PEOPLE,
+        read_by="dashboard",
+        sets="The people file: who may log in, and in which role. It takes the place of `ORTUNE_USERS`.",
+        default="everyone who logs in is an admin",
     ),
     Variable(
         name=MAX_UPLOAD_BYTES,

@@ -173,7 +173,7 @@ class _ReservedSpace:
     def _check_person(self, batch: str, size: int) -> None:
         """Refuse a file with which the uploads of its person would exceed the quota."""
         person = _persons.get(batch, "")
-        most = quotas.present().upload_bytes if person else None
+        most = people.quotas().upload_bytes if person else None
         if most is None:
             return
         used = sum(left for part, left in self._to_come.items() if _persons.get(part.parent.name) == person)
@@ -373,6 +373,7 @@ def uploader(
             return
         st.session_state[batch_key] = new_batch()
         try:
+            people.require("engineer")
             if (actor := state.present_actor()) is not None:
                 quotas.check_disk(state.store(), actor)
             on_upload(claim_files(str(sent["batch"]), [str(name) for name in sent["names"]]))

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +16,11 @@ import pytest
 import typer
 from starlette.types import Message, Receive, Scope, Send
 
+from core.wire.variables import PEOPLE, USERS
 from dashboard import __main__ as server
-from dashboard.server import gate, login
+from dashboard.server import gate, login, people_file, provider
+from dashboard.server.login_sessions import LoginSessions
+from dashboard.server.people import Access
 
 HOST = "127.0.0.1:8501"
 TOKEN = "correct horse battery"
@@ -65,8 +69,24 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(gate.Gate(app, hosts=HOSTS, token=token)(scope, receive, send))
+    asyncio.run(gate.Gate(app, hosts=HOSTS, access=access_by(token))(scope, receive, send))
     return Answer(sent)
+
+
+HOME: list[Path] = []  # of this test
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    HOME[:] = [tmp_path]
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+
+
+def access_by(token: str) -> Access | None:
+    """Who has access to a server with this shared token; each call is a server that has just been started."""
+    if not token:
+        return None
+    return Access(lambda: people_file.without_file("", token), LoginSessions(HOME[0]), {})
 
 
 # --- Host and Origin
@@ -271,8 +291,9 @@ def start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     monkeypatch.setattr(server, "serve", lambda address, port, **how: served.append(how))
     monkeypatch.setattr(server, "_cannot_listen", lambda address, port: "")
     monkeypatch.setattr(os, "chdir", lambda path: None)
-    monkeypatch.setattr(login, "is_configured", lambda: False)
-    monkeypatch.delenv(gate.TOKEN_VARIABLE, raising=False)
+    monkeypatch.setattr(provider, "providers", dict)
+    for name in (gate.TOKEN_VARIABLE, USERS, PEOPLE):
+        monkeypatch.delenv(name, raising=False)
 
     def run(**options: Any) -> Any:
         served.clear()
@@ -294,48 +315,34 @@ def test_an_address_beyond_this_machine_needs_a_login(
     said = start(address=address)
     assert "without a login" in said
     assert "--insecure" in said
-    assert start(address=address, insecure=True)["token"] == ""
+    assert start(address=address, insecure=True)["access"] is None
     monkeypatch.setenv(gate.TOKEN_VARIABLE, TOKEN)
-    assert start(address=address)["token"] == TOKEN
+    rules = start(address=address)["access"].rules()
+    assert rules.token(TOKEN).role == "admin"
+    assert rules.token("another") is None
     monkeypatch.setenv(gate.TOKEN_VARIABLE, "short")
     assert "5 characters" in start(address=address)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_alone_needs_none(start: Callable[..., Any], address: str) -> None:
-    assert start(address=address)["token"] == ""
+    assert start(address=address)["access"] is None
 
 
 def test_a_provider_is_a_login_where_its_library_is(
     start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "is_configured", lambda: True)
+    monkeypatch.setattr(provider, "providers", lambda: {"default": "Log in"})
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     assert "Authlib" in start(address="0.0.0.0")
     monkeypatch.setattr(server, "find_spec", lambda name: object())
-    assert start(address="0.0.0.0")["token"] == ""
+    assert start(address="0.0.0.0")["access"].providers == {"default": "Log in"}
 
 
 @pytest.mark.parametrize("name", ["http://tune.example.org", "tune.example.org:80", "a/b", "", "a b"])
 def test_a_name_that_no_browser_sends_is_refused(start: Callable[..., Any], name: str) -> None:
     assert "host" in start(host=[name])
     assert "tune.example.org" in start(host=["Tune.Example.org"])["hosts"]
-
-
-@pytest.mark.parametrize(
-    ("user", "listed", "welcome"),
-    [
-        ({"email": "ann@example.org"}, "", True),
-        ({"email": "Ann@Example.org"}, "ann@example.org", True),
-        ({"email": "bob@example.org"}, "ann@example.org, @example.org", True),
-        ({"email": "bob@evil.example"}, "ann@example.org,@example.org", False),
-        ({"email": "bob@sub.example.org"}, "@example.org", False),
-        ({"email": "ann@example.org", "email_verified": False}, "ann@example.org", False),
-        ({}, "@example.org", False),
-    ],
-)
-def test_who_is_welcome(user: dict[str, Any], listed: str, welcome: bool) -> None:
-    assert login.is_welcome(user, listed) is welcome
 
 
 @pytest.mark.parametrize("stands", [True, False])
@@ -349,7 +356,6 @@ def test_a_server_without_the_gate_shows_nothing(monkeypatch: pytest.MonkeyPatch
     shown: list[str] = []
     served = object.__new__(login.runtime.Runtime)
     with monkeypatch.context() as patch:
-        patch.setattr(login, "is_configured", lambda: False)
         patch.setattr(login.runtime, "get_instance", lambda: served)
         patch.setattr(login.st, "error", lambda text, **_: shown.append(text))
         patch.setattr(login.st, "stop", stop)

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
 from dashboard import folders, format, messages, session_jobs, state, url_state
+from dashboard.server import people
 from dashboard.widgets import job_box, tables
 
 KIND = "verify"
@@ -134,6 +136,7 @@ def _job() -> Status | None:
 
 def _start() -> None:
     try:
+        state.refuse_if_closed()
         path, name = _file()
         baseline = _baseline()
         measure = bool(st.session_state.get(RACE, True))
@@ -148,7 +151,7 @@ def _start() -> None:
             baseline=baseline,
             margin=st.session_state.get(MARGIN_KEY, 100 * MARGIN) / 100,
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
-            admit=_admitted,
+            admit=partial(_admitted, person=people.person()),  # the job has no browser session
         )
         job = session_jobs.submit(verify_job(request))
     except TunerError as error:
@@ -194,12 +197,13 @@ def _on_disk(uploaded: Any) -> Path:
     return target
 
 
-def _admitted(spec: TrialSpec) -> TrialSpec:
+def _admitted(spec: TrialSpec, person: people.Person) -> TrialSpec:
     """Return the spec on a model that the browser may access; raise where a path lies outside.
 
     A bundle was unpacked into an allowed folder. A model elsewhere becomes the library's model of the same
     hash, if there is one.
     """
+    folders.check_role(spec, person)
     folders.check_spec(spec)
     try:
         path = str(folders.allowed_path(spec.model.path))

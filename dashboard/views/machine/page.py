@@ -16,7 +16,7 @@ from core.api.session import Status
 from core.evidence.noise_check import evaluate
 from core.wire.errors import StoreError, TunerError
 from dashboard import messages, session_jobs, state
-from dashboard.server import quotas, upload
+from dashboard.server import people, quotas, upload
 from dashboard.views.machine import facts as machine_facts
 from dashboard.views.machine import runtimes, upgrades, usage
 from dashboard.widgets import job_box, live_view, page_frame, peaks, tables
@@ -67,10 +67,7 @@ def _people() -> None:
     tables.draw(
         usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
     )
-    try:
-        st.caption(usage.limits(quotas.present()))
-    except TunerError as error:
-        messages.report(error)
+    st.caption(usage.limits(people.quotas()))
 
 
 def _details(

@@ -172,6 +172,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     if is_running():
         return
     try:
+        state.refuse_if_closed()
         wanted = convert_job(plan)
         Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
         job = session_jobs.submit(wanted)
@@ -192,6 +193,8 @@ def is_running() -> bool:
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
     """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
+    if state.closed():
+        return  # an engineer's page takes them
     for job, export in list(_exports().items()):
         status = session_jobs.status(job)
         if session_jobs.is_active(status):

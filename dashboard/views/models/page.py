@@ -238,6 +238,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
 
 def _add_path(path: str, name: str, source: str) -> None:
     try:
+        state.refuse_if_closed()
         _added(library.import_file(state.store(), Path(path), name=name, source=source))
     except TunerError as error:
         messages.keep_error(error, source)
