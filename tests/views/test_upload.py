@@ -15,8 +15,10 @@ import pytest
 from starlette.requests import Request
 
 from core.wire.errors import SpecError
-from dashboard.server import upload
-from tests.reading import numbers
+from dashboard.server import people, upload
+from dashboard.server.people import Person
+from dashboard.server.people_file import Quotas
+from tests.reading import numbers, tells
 
 BATCH = "0" * 32
 HOST = "127.0.0.1:8501"
@@ -296,3 +298,22 @@ def test_stale_batches_are_removed_as_long_as_the_server_lives(monkeypatch: pyte
     while left_over():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_the_uploads_of_one_person_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "quotas", lambda: Quotas(upload_bytes=10))
+    monkeypatch.setattr(people, "person", lambda: Person("anna@example.org", "Anna", "engineer"))
+    first, second = upload.new_batch(), upload.new_batch()
+    assert put([b"x" * 6], batch=first)[0] == 200
+    status, answer = put([b"x" * 5], batch=second)
+    assert status == 507
+    assert tells(answer["error"], "6 B", "10 B")
+    assert upload.waiting_of() == {"anna@example.org": 6}
+    assert put([b"x" * 4], batch=second)[0] == 200  # up to the limit
+    monkeypatch.setattr(people, "person", lambda: Person("ben@example.org", "Ben", "engineer"))
+    assert put([b"x" * 9], batch=upload.new_batch())[0] == 200
+    monkeypatch.setattr(people, "person", lambda: Person("root@example.org", "Root", "admin"))
+    assert put([b"x" * 50], batch=upload.new_batch())[0] == 200
+    upload.discard([upload.folder() / first / "model.onnx"])
+    monkeypatch.setattr(people, "person", lambda: Person("anna@example.org", "Anna", "engineer"))
+    assert put([b"x" * 6], batch=upload.new_batch())[0] == 200
