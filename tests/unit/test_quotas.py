@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from core.wire.errors import SpecError
 from dashboard.server import people, people_file, quotas
 from dashboard.server.people_file import Quotas
 from dashboard.views.machine import usage
+from docs.generator.environment import QUOTAS
 from tests.unit.test_sharing import ANNA, BEN, trial
 
 ENGINEER, ADMIN = Actor(ANNA, sees_all=False), Actor(ANNA, sees_all=True)
@@ -107,6 +109,10 @@ def test_disk_counts_raw_measurements_models_and_files_of_results(
     anna.mark([trial("t1").id], Change(starred=True))  # what takes no space stays allowed
     anna.delete_trials([trial("t1").id])
     quotas.check_disk(store, ENGINEER)
+
+
+def test_every_limit_is_documented() -> None:
+    assert [name for name, _ in QUOTAS] == [one.name for one in fields(Quotas)]
 
 
 def test_the_table_of_uses_is_sorted_by_machine_time(store: Store) -> None:
