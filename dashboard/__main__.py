@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import typer
 
-from core.wire import variables
+from core.wire import sandbox, variables
 from core.wire.errors import TunerError
 from core.wire.files import expand_home
 from core.wire.files import home as data_home
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from dashboard.server.people import Access
 
 EXIT_USAGE = 2
+
+
+def _turn_sandbox_off(asked: bool) -> None:
+    if asked:
+        os.environ[variables.SANDBOX] = sandbox.OFF
 
 
 def main(  # noqa: PLR0913 - one parameter per option
@@ -62,6 +67,14 @@ def main(  # noqa: PLR0913 - one parameter per option
     session_hours: Annotated[
         int, typer.Option(min=1, max=MOST_HOURS, help="Hours after which a visitor must log in again.")
     ] = DEFAULT_HOURS,
+    no_sandbox: Annotated[
+        bool,
+        typer.Option(
+            sandbox.FLAG,
+            callback=_turn_sandbox_off,
+            help="Run workers without a sandbox: a model may then read and write what the server may.",
+        ),
+    ] = False,
 ) -> None:
     """Open ORTune in the browser.
 

@@ -55,7 +55,7 @@ from core.spec.question import (
 from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
-from core.store import Store, StudyRecord
+from core.store import Store, StudyRecord, audit
 from core.wire.errors import SpecError
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
@@ -273,6 +273,7 @@ def _report(store: Store, result: Result[StudyRecord], output: Path | None, *, j
         else:
             trial = store.trial(best)
             write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
+            audit.record("export", "trial as yaml", folder=store.folder, file=output.name, ids=[trial.id])
     if json_:
         print_json(result.to_dict())
     else:

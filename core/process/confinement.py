@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from core import wire
 from core.process import scratch
+from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
 from core.wire.errors import SpecError, WorkerError, unwritable
@@ -40,6 +41,7 @@ Role = Literal[
 
 PATHS: Mapping[str, Mapping[str, Role]] = {
     "InspectPlan": {"path": "model"},
+    "ExternalDataPlan": {"path": "read"},
     "LoadCheckPlan": {"path": "model", "custom_op_libraries": "libraries"},
     "ImportPlan": {"path": "read"},
     "SessionPlan": {"custom_op_libraries": "libraries", "provider_libraries": "libraries"},
@@ -76,6 +78,7 @@ PATHS: Mapping[str, Mapping[str, Role]] = {
 PLANS: Mapping[str, Any] = {
     # request -> the type of its arguments; others name no file
     wire.INSPECT: wire.InspectPlan,
+    wire.EXTERNAL_DATA: wire.ExternalDataPlan,
     wire.LOAD_CHECK: wire.LoadCheckPlan,
     wire.PROFILE: wire.ProfilePlan,
     wire.EXPORT: wire.ExportPlan,
@@ -125,23 +128,25 @@ class Confined:
             for entry in sorted(os.scandir(folder), key=lambda one: one.name == target.name):
                 _move(entry, target)  # the target last: it never exists without the files that it needs
         folders = {str(folder): str(target.parent) for folder, target in self.drafts.items()}
-        return cast(dict[str, Any], _renamed(reply, folders))
+        return marked(_renamed(reply, folders))
 
 
 @contextlib.contextmanager
-def confined(job: str, payload: Mapping[str, Any], folder: str) -> Iterator[Confined]:
+def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locations) -> Iterator[Confined]:
     """Yield the request of a job with the rules of its worker.
 
     Args:
         job: the name of the job.
         payload: its plan.
         folder: the worker's folder for temporary files; empty: none.
+        locations: names the external data of a model, see `model_files`.
 
     Raises:
         SpecError: the folder of an output cannot be written.
+        Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends)
+        found = _Found(ends, locations)
         sent = _visited(payload, PLANS[job], found) if job in PLANS else dict(payload)
         _add_needs(job, payload, found)
         drafts = {draft: target for draft, target in found.drafts}
@@ -150,16 +155,29 @@ def confined(job: str, payload: Mapping[str, Any], folder: str) -> Iterator[Conf
         yield Confined(sent, drafts)
 
 
-def contestant_rules(plan: Mapping[str, Any], folder: str, writes: Sequence[str] = ()) -> sandbox.Rules:
+def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reply whose notes say so where the operator runs workers without a sandbox."""
+    if not (sandbox.is_off() and isinstance(reply.get("notes"), list)):
+        return dict(reply)
+    return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
+
+
+def contestant_rules(
+    plan: Mapping[str, Any], folder: str, locations: Locations, writes: Sequence[str] = ()
+) -> sandbox.Rules:
     """Return the rules of a contestant that loads a configuration.
 
     Args:
         plan: a `wire.LoadPlan`.
         folder: its own folder for temporary files.
+        locations: names the external data of a model, see `model_files`.
         writes: further files that it writes.
+
+    Raises:
+        Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends)
+        found = _Found(ends, locations)
         _visited(plan, PLANS[wire.LOAD], found)
         found.writes += writes
         return found.rules(folder)
@@ -178,6 +196,7 @@ class _Found:
     """What a plan needs, so far."""
 
     ends: contextlib.ExitStack  # removes the draft folders
+    locations: Locations
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     drafts: list[tuple[Path, Path]] = field(default_factory=list)
@@ -221,7 +240,7 @@ class _Found:
 
 
 def _add_model(found: _Found, path: str) -> None:
-    found.reads += [path, str(Path(path).parent)]
+    found.reads += [path, *external_files(Path(path), found.locations)]
 
 
 def _add_data(found: _Found, path: str) -> None:
@@ -345,10 +364,7 @@ def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
     elif job == wire.EXPORT:
         _add_export(payload, found)
     elif job == wire.INSTALL:
-        found.network = found.processes = found.attributes = True
-        found.reads += [one for one in os.environ.get("PATH", "").split(os.pathsep) if one]
-        found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
-        found.writes += [str(one) for one in (_cache_home() / "pip", _cache_home() / "uv", *_named_caches())]
+        _add_installer(found)
 
 
 def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
@@ -364,8 +380,17 @@ def _cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
 
 
-def _named_caches() -> list[str]:
-    return [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
+def _add_installer(found: _Found) -> None:
+    """The programs `pip` and `uv`, their settings, the files that their variables name, and their caches."""
+    found.network = found.processes = found.attributes = True
+    named = [text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_", "NETRC", "SSL_"))]
+    folders = [one for text in named for one in text.removeprefix("file://").split()]
+    found.reads += [
+        one for one in (*folders, *os.environ.get("PATH", "").split(os.pathsep)) if one[:1] == "/"
+    ]
+    found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
+    found.writes += [str(_cache_home() / one) for one in ("pip", "uv")]
+    found.writes += [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
 
 
 # --- outputs and space --------------------------------------------------------------------------------------

@@ -22,18 +22,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import contestant_rules, fork_server_rules, take
+from core.process.confinement import contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
     checked_reply,
     crash_error,
+    external_locations,
     last_words,
     shortened,
     worker_command,
@@ -116,7 +118,7 @@ class Worker:
         self.label = label
         self.pid = pid
         self._files = contextlib.ExitStack()
-        self._folder = self._files.enter_context(_folder())
+        self.folder = self._files.enter_context(_folder())
         self._writes = writes
         self._owner = owner
         self._line = _WorkerChannel(end, owner.cancel)
@@ -152,17 +154,18 @@ class Worker:
             raise
         if target is not None:
             take(Path(arguments["path"]), target)
-        return found
+        return cast(Reply, marked(found)) if command == wire.LOAD else found
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""
-        if self._folder is None:
+        if self.folder is None:
             return arguments, None
         if command == wire.LOAD and not sandbox.is_off():
-            rules = contestant_rules(arguments, str(self._folder), self._writes)
+            locations = partial(external_locations, cancel=self._owner.cancel)
+            rules = contestant_rules(arguments, str(self.folder), locations, self._writes)
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
-            own, named = self._folder / "outputs.npz", Path(arguments["path"])
+            own, named = self.folder / "outputs.npz", Path(arguments["path"])
             if command == wire.SAVE_OUTPUTS:
                 return {"path": str(own)}, named
             with contextlib.suppress(FileNotFoundError):  # the worker tells

@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
 
 import msgspec
@@ -103,8 +105,10 @@ def run_job(
     with contextlib.ExitStack() as ends:
         temporary = _temporary_folder(ends)
         environment = worker_environment(job, runtime=runtime) | temporary
-        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", "")))
-        process = _start(list(command) if command is not None else worker_command(runtime), environment)
+        named = partial(external_locations, cancel=cancel)
+        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", ""), named))
+        program = list(command) if command is not None else worker_command(runtime)
+        process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
@@ -114,6 +118,16 @@ def run_job(
             _end(process, answered=answered)
         checked_reply(reply, job, f"The worker for `{job}`")
         return cast(Reply, asked.publish(reply))
+
+
+def external_locations(model: Path, cancel: threading.Event | None = None) -> list[str]:
+    """Return the files of external data that a model names, as a worker reads them; they are untrusted.
+
+    Raises:
+        TunerError: the model cannot be read.
+    """
+    plan: wire.ExternalDataPlan = {"path": str(model)}
+    return run_job(wire.EXTERNAL_DATA, plan, cancel=cancel)["locations"]
 
 
 def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
@@ -144,6 +158,8 @@ def worker_command(runtime: str = OWN) -> list[str]:
     # -P: a file called queue.py in the user's folder must not replace the standard library's
     return [sys.executable, "-P", "-m", "core.worker"]
 
+
+PRIVATE = 0o077  # the umask of workers; an export writes where the user says, so it keeps the user's
 
 INHERITED_VARIABLES = (
     # what a program of this user needs; a name that ends in * matches every variable with that prefix
@@ -202,7 +218,7 @@ def _temporary_folder(ends: contextlib.ExitStack) -> dict[str, str]:
         return {}
 
 
-def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], environment: Mapping[str, str], *, umask: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -211,6 +227,7 @@ def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pop
             stderr=subprocess.PIPE,
             env=environment,
             bufsize=0,
+            umask=umask,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
     except OSError as error:

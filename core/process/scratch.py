@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from core.wire.files import made_private
+
 if sys.platform != "win32":
     import fcntl
 
@@ -40,7 +42,7 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
         OSError: it cannot be made.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
-    parent.mkdir(parents=True, exist_ok=True)
+    made_private(parent)
     path, held = _create_locked(parent, prefix)
     try:
         yield path
@@ -81,7 +83,7 @@ def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
     """A new folder and the descriptor of its lock; tries again where a cleaner was quicker than the lock."""
     while True:
         path = parent / f"{prefix}{secrets.token_hex(8)}"
-        path.mkdir(mode=0o700 if prefix == PREFIX else 0o777)
+        path.mkdir(mode=0o700)
         if sys.platform == "win32":
             return path, _NO_LOCK
         try:

@@ -139,6 +139,7 @@ class Queued:
     result: dict[str, Any] | None = None
     error: ErrorRecord | None = None
     live: dict[str, Any] | None = None
+    who: str = ""  # the person who submitted it
     outer: Queued | None = None  # the job within whose turn it runs
 
     def status(

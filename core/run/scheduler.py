@@ -38,7 +38,7 @@ from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
 from core.run.job_log import JobLog, clean_up, this_process
 from core.spec import TrialSpec
-from core.store import Actor, Store
+from core.store import Actor, Store, audit
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, unexpected_words
@@ -49,6 +49,12 @@ MOST_TURN_S = 900.0  # a job that can pause does so, if another person waits aft
 STANDING_S = 0.2  # how long the order of the queue is taken as unchanged
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
 
+# What the audit log calls the jobs of a kind that do not measure; None: it does not name them.
+_RECORDED: dict[str, audit.Action | None] = {
+    **dict.fromkeys(("transform", "export", "runtime"), "create"),
+    "bundle": "export",
+    **dict.fromkeys(("graph", "inspect"), None),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -133,6 +139,9 @@ class Scheduler:
             self._waiting.append(entry)
             self._entries = 0.0, []
             self._changed.notify_all()
+        if (action := _RECORDED.get(job.kind, "measure")) is not None:
+            ids = [one.id for one in job.trials] or [job.id]
+            audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
 
     def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
@@ -164,8 +173,9 @@ class Scheduler:
                 store.create_trial(one, process=self._process)
         if job.study is not None:
             store.put_study(replace(job.study, owner=self.owner), process=self._process)
+        stored = {one.id: one for one in trials}
         entry = Queued(
-            job=job, store=store, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel
+            job=job, store=store, trials=stored, comparison=comparison, cancel=cancel, who=audit.person()
         )
         with self._changed:
             self._jobs[job.id] = entry
@@ -187,12 +197,15 @@ class Scheduler:
             entry = self._job(job_id)
             if entry is None or entry.state in FINISHED:
                 return
+            again = entry.cancel.is_set()
             entry.cancel.set()
             queued = entry in self._waiting
             if queued:
                 self._waiting.remove(entry)
             self._entries = 0.0, []
             self._changed.notify_all()
+        if not again:
+            audit.record("change", f"cancelled: {entry.job.what}", folder=self.store.folder, ids=[job_id])
         if queued:
             self._abandon(entry, _cancelled())
 
@@ -331,7 +344,7 @@ class Scheduler:
     def _perform(self, entry: Queued) -> None:
         """Run one job and record its end; the thread of the job."""
         try:
-            with entry.turn:
+            with audit.acting(entry.who), entry.turn:
                 ending = self._run_work(entry, partial(self._begin_turn, entry))
             self._job_log.finish(entry, ending)
         finally:

@@ -50,6 +50,7 @@ from core.evidence.verification import FactCheck, SpeedChange, Transfer, Verific
 from core.run.runtimes.checking import RuntimeCheck
 from core.run.sizes import Source
 from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags, Visibility
+from core.store.audit import AuditCheck
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
 from core.wire.runtime import RuntimeRecord
@@ -703,6 +704,24 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class AuditLine(TypedDict):
+    """One line of the audit log."""
+
+    n: int  # number of the line, from 1
+    time: str  # UTC, ISO 8601
+    who: str  # person, or "local"
+    action: str  # see `audit --action`
+    what: str
+    more: dict[str, Any]  # further facts: IDs, the file, the address, the hash of the line before
+
+
+@_with_keys_of(AuditCheck)
+class AuditDocument(TypedDict):
+    """The audit log: what its check found, and the newest lines that match."""
+
+    entries: list[AuditLine]
+
+
 class RuntimeAddedDocument(TypedDict):
     """A runtime that was added."""
 
@@ -1021,6 +1040,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "fleet runs": FleetRunsDocument,
     "fleet export": FleetExportDocument,
     "fleet report": ReportDocument,
+    "audit": AuditDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

@@ -13,8 +13,10 @@ import hashlib
 import json
 import logging
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,12 +38,14 @@ Action = Literal[
     "log-in-refused",
     "log-out",
 ]
+Through = Literal["page", "command", "python"]
 LOCAL = "local"  # the person where nobody logs in
 FOLDER = "audit"
 FILE_BYTES = 5 << 20
 FILES = 10  # the one that is written, and older ones
 MOST_BYTES = FILES * FILE_BYTES + (FILE_BYTES >> 4)
 MOST_TEXT = 500  # characters of a text in a line
+MOST_IDS = 100  # in a line
 LOCK_S = 2.0  # a writer takes a millisecond; a longer wait means that its holder is stopped
 
 _CURRENT = "audit.jsonl"
@@ -61,6 +65,7 @@ class Entry:
     action: str
     what: str
     more: dict[str, Any]
+    text: str  # the line as it was written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +81,38 @@ class AuditCheck:
 class _State:
     """What this process knows of persons and of the log."""
 
+    through: Through | None = None
     person: Callable[[], str] = staticmethod(lambda: LOCAL)
     problem = ""  # why the last line could not be written
 
 
 def name_people(person: Callable[[], str]) -> None:
-    """Set what names the person of the current request; without it, everybody is `LOCAL`."""
+    """Set what names the person of a page's request; without it, everybody is `LOCAL`."""
+    _State.through = "page"
     _State.person = staticmethod(person)
+
+
+def _through() -> Through:
+    # the command line imports the store late, so that it starts quickly
+    return _State.through or ("command" if "core.cli" in sys.modules else "python")
+
+
+def person() -> str:
+    """Return the person of the current request, or of the job that runs in this thread."""
+    return _of_job.get() or _State.person()
+
+
+@contextlib.contextmanager
+def acting(who: str) -> Iterator[None]:
+    """Name `who` for what is recorded in the body of the `with`, in this thread."""
+    before = _of_job.set(who)
+    try:
+        yield
+    finally:
+        _of_job.reset(before)
+
+
+_of_job: ContextVar[str] = ContextVar("person of the job", default="")
 
 
 def problem() -> str:
@@ -91,7 +121,13 @@ def problem() -> str:
 
 
 def record(
-    action: Action, what: str, *, who: str | None = None, folder: Path | None = None, **more: str | int | None
+    action: Action,
+    what: str,
+    *,
+    who: str | None = None,
+    folder: Path | None = None,
+    ids: Sequence[str] = (),
+    **more: str | int | None,
 ) -> None:
     """Append one line. A log that cannot be written is reported once, and never raises.
 
@@ -100,12 +136,16 @@ def record(
         what: to which object, in a few words. Never a secret: no token, cookie or key.
         who: the person; None: the one of the current request.
         folder: the data folder; None: `home()`.
-        more: further facts; None is left out.
+        ids: of the objects; many of them make several lines.
+        more: further facts; None and empty texts are left out.
     """
+    by = person() if who is None else who
+    facts: dict[str, object] = {"who": by, "action": action, "what": what, "through": _through()}
+    facts |= {name: value for name, value in more.items() if value not in (None, "")}
+    parts = [ids[at : at + MOST_IDS] for at in range(0, len(ids), MOST_IDS)]
     try:
-        person = _State.person() if who is None else who
-        facts = {name: value for name, value in more.items() if value is not None}
-        _append((folder or home()) / FOLDER, {"who": person, "action": action, "what": what, **facts})
+        for part in parts or [()]:
+            _append((folder or home()) / FOLDER, facts | ({"ids": list(part)} if part else {}))
     except (OSError, filelock.Timeout) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if not _State.problem:
@@ -180,7 +220,7 @@ def _wrong_beginning(log: Path, entry: Entry) -> bool:
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def _append(log: Path, facts: dict[str, Any]) -> None:
+def _append(log: Path, facts: Mapping[str, object]) -> None:
     made_private(log)
     with filelock.FileLock(log / "lock", timeout=LOCK_S, mode=0o600):
         _rotate(log)
@@ -268,7 +308,7 @@ def _lines(log: Path) -> Iterator[bytes]:
 # --- lines ------------------------------------------------------------------------------------------------
 
 
-def _line(facts: dict[str, Any]) -> bytes:
+def _line(facts: Mapping[str, object]) -> bytes:
     """Return one line of ASCII; control characters are escaped."""
     short = {name: value[:MOST_TEXT] if isinstance(value, str) else value for name, value in facts.items()}
     return json.dumps(short, separators=(",", ":")).replace("\x7f", "\\u007f").encode() + b"\n"
@@ -281,7 +321,7 @@ def _entry(line: bytes) -> Entry | None:
         if not isinstance(known["n"], int) or not isinstance(data["previous"], str):
             return None
         _seconds(known["time"])
-        return Entry(**known, more=data)
+        return Entry(**known, more=data, text=line.decode("ascii"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

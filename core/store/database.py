@@ -27,6 +27,7 @@ from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
 from core.wire.errors import StoreError
 from core.wire.files import home as home
+from core.wire.files import is_private, made_private, private_opener
 
 Connection = sqlite3.Connection  # for annotations in this package
 
@@ -149,10 +150,16 @@ def made_folder(folder: Path) -> Path:
         StoreError: it cannot be created.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
     except OSError as error:
         raise access_error(folder, error) from error
     return folder
+
+
+def _created_private(path: Path) -> None:
+    """Create a missing file for this user only; SQLite gives its other files the same mode."""
+    with contextlib.suppress(OSError):  # SQLite says why it cannot be created
+        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
 
 
 class Database:
@@ -163,6 +170,7 @@ class Database:
         self.path = path
         try:
             check_header(path)
+            _created_private(path)
             self._prepare()
         except ERRORS as error:
             if not is_damage(error):
@@ -535,6 +543,8 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
     """Copy the database of a connection to the new file `target`; raises like `copy`."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
+        if is_private(target):
+            _created_private(draft)
         with closing(sqlite3.connect(draft)) as other:
             db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")

@@ -27,7 +27,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import pruning, queries, rows, sharing, transfer, usage
+from core.store import audit, pruning, queries, rows, sharing, transfer, usage
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.pruning import PruneResult
@@ -61,6 +61,7 @@ from core.store.statements import (
 from core.store.tags import Change, Tags
 from core.store.transfer import Origin, StoredRows
 from core.wire.errors import INTERRUPTED, MissingError, StoreError
+from core.wire.files import private_opener
 
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
@@ -233,6 +234,8 @@ class Store:
                 hint="Wait until it has ended, or cancel it.",
             )
         self.delete_trials(found.trials)
+        if found.trials:
+            audit.record("delete", "trials", folder=self.folder, ids=found.trials)
         return found
 
     # --- lists and tags ---------------------------------------------------------------------------------
@@ -297,6 +300,7 @@ class Store:
                 now[name] = change.of(before)
                 columns = MARKS.columns(rows.fields_of(now[name]))
                 put(db, MARKS, {"id": name, **columns, "changed_at": time.time()}, replace=True)
+        audit.record("change", f"tags of trials: {change.words}", folder=self.folder, ids=list(now))
         return now
 
     # --- persons ----------------------------------------------------------------------------------------
@@ -374,7 +378,7 @@ class Store:
         Raises:
             StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
         """
-        return pruning.prune(
+        done = pruning.prune(
             self._database,
             before=before,
             keep_bytes=keep_bytes,
@@ -382,6 +386,10 @@ class Store:
             model_name=model_name,
             dry_run=dry_run,
         )
+        if not dry_run:
+            what = f"raw measurements of {len(done.trials)} trials"
+            audit.record("delete", what, folder=self.folder, ids=done.trials)
+        return done
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
         """Return the newest complete trial of the same request on the same machine, no raw measurements.
@@ -568,6 +576,7 @@ class Store:
             gone = [row["id"] for row in found]
             db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
         self.delete_trials(gone)
+        audit.record("delete", "search", folder=self.folder, ids=[study_id])
 
     # --- copies -----------------------------------------------------------------------------------------
 
@@ -581,6 +590,7 @@ class Store:
             StoreError: the file exists already or cannot be written; or the store is damaged.
         """
         self._database.copy_to(target)
+        audit.record("export", f"backup `{target.name}`", folder=self.folder)
         return _checked(Database(target))
 
     def check(self) -> CheckResult:
@@ -643,7 +653,9 @@ class Store:
             draft = path.with_suffix(".part")
             try:
                 draft.unlink(missing_ok=True)
-                with draft.open("x") as file:  # another user could place a link in the system's folder
+                with open(
+                    draft, "x", opener=private_opener
+                ) as file:  # another user could place a link in the system's folder
                     file.write(rows.text(data))
                 draft.replace(path)
             except OSError as error:
@@ -789,6 +801,8 @@ class Store:
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
         """Pin a trial as the baseline of its model; None unpins it."""
+        what = "baseline of a model: " + ("none" if trial_id is None else "pinned")
+        audit.record("change", what, folder=self.folder, ids=[trial_id] if trial_id else [])
         self._set(f"baseline:{model_sha256}", trial_id)
 
     def baseline(self, model_sha256: str) -> str | None:

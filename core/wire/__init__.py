@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
-from core.wire.sandbox import Rules
+from core.wire.sandbox import Offer, Rules
 
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
@@ -39,6 +39,18 @@ class InspectPlan(TypedDict):
 
     path: str
     any_version: NotRequired[bool]  # also one that is too new for ORTune's own ONNX Runtime
+
+
+class ExternalDataPlan(TypedDict):
+    """The job `external_data`: name the files of external data, from the model alone."""
+
+    path: str
+
+
+class ExternalDataReply(TypedDict):
+    """Reply of `external_data`."""
+
+    locations: list[str]  # as the model names them, relative to its folder; not checked
 
 
 class LoadCheckPlan(TypedDict):
@@ -488,6 +500,7 @@ class Environment(TypedDict):
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that affect ORT
     openvino_devices: NotRequired[dict[str, str]]  # device -> its full name; absent: not installed
+    sandbox: NotRequired[Offer]  # of workers; absent in results of earlier versions
 
 
 class ExportPlan(TypedDict):
@@ -1043,6 +1056,7 @@ class Request(str, Generic[Reply]):
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
 INSPECT = Request("inspect", ModelInfo)
+EXTERNAL_DATA = Request("external_data", ExternalDataReply)
 LOAD_CHECK = Request("load_check", LoadCheckReply)
 PROFILE = Request("profile", ProfileReply)
 EXPORT = Request("export", ExportReply)

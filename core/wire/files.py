@@ -83,10 +83,17 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft
+        if is_private(path):
+            draft.chmod(0o600)
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file lies in the data folder, which is this user's alone; elsewhere the umask holds."""
+    return path.is_relative_to(os.path.realpath(home()))
 
 
 def made_private(folder: Path) -> Path:

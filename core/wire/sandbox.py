@@ -6,11 +6,18 @@ A request has its rules under the key `KEY`. Standard library only.
 from __future__ import annotations
 
 import os
-from typing import Any, TypedDict, cast
+import sys
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from core.wire.variables import SANDBOX
 
+if sys.version_info >= (3, 11) or TYPE_CHECKING:
+    from typing import NotRequired
+
 KEY = "sandbox"  # of a request: the rules
+OFF = "off"  # value of the variable
+FLAG = "--no-sandbox"  # the option that sets it
+NOTE = f"The workers ran without a sandbox, which `{FLAG}` turned off."  # in every such result
 
 FILES = 4096  # open files of one worker
 FILE_BYTES = 64 << 30  # largest file that a worker may write: weights of a large model
@@ -32,11 +39,12 @@ class Rules(TypedDict):
 
 
 class Offer(TypedDict):
-    """What a system offers to confine a process."""
+    """What confines workers on a system."""
 
     landlock: int  # version of the kernel's interface; 0: none
-    seccomp: bool
+    seccomp: bool  # whether system calls can be refused
     lacks: list[str]  # what cannot be confined here, in words; empty: nothing
+    off: NotRequired[bool]  # True: the operator turned it off; absent: no
 
 
 def rules(**changed: Any) -> Rules:
@@ -58,4 +66,16 @@ def rules(**changed: Any) -> Rules:
 
 def is_off() -> bool:
     """Whether the operator runs workers without a sandbox: $ORTUNE_SANDBOX is off, 0, false or no."""
-    return os.environ.get(SANDBOX, "").strip().lower() in ("off", "0", "false", "no")
+    return os.environ.get(SANDBOX, "").strip().lower() in (OFF, "0", "false", "no")
+
+
+def in_words(found: Offer) -> str:
+    """Return what confines workers, for a table of facts."""
+    if found.get("off"):
+        return f"not sandboxed: turned off with `{FLAG}`"
+    if not found["landlock"] and not found["seccomp"]:
+        return f"not sandboxed: {'; '.join(found['lacks'])}"
+    parts = [f"Landlock {found['landlock']}"] if found["landlock"] else []
+    parts += ["seccomp"] if found["seccomp"] else []
+    lacking = f"; not confined: {', '.join(found['lacks'])}" if found["lacks"] else ""
+    return f"sandboxed by {' and '.join(parts)}{lacking}"

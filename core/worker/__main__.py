@@ -20,6 +20,7 @@ from core import wire
 from core.wire import Progress, limits
 from core.wire import sandbox as sandbox_rules
 from core.wire.channel import Command, obey
+from core.wire.errors import WorkerError
 from core.worker import lifeline, sandbox
 
 
@@ -33,6 +34,13 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.models import inspect_model
 
     return inspect_model(payload["path"], any_version=payload.get("any_version", False))
+
+
+def _external_data(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.models import external_locations
+
+    limits.cap_memory()
+    return external_locations(payload["path"])
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -216,6 +224,7 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Command] = {
     wire.ENVIRONMENT: _environment,
     wire.INSPECT: _inspect,
+    wire.EXTERNAL_DATA: _external_data,
     wire.LOAD_CHECK: _loads,
     wire.PROFILE: _profile,
     wire.EXPORT: _export,
@@ -269,7 +278,11 @@ def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
     rules = payload.pop(sandbox_rules.KEY, None) if isinstance(payload, dict) else None
     if job is not _forkserver:
         lifeline.set_oom_victim()
-    sandbox.enter_required(rules)
+    try:
+        sandbox.enter_required(rules)
+    except WorkerError as error:
+        sys.stderr.write(f"{error}\n")  # who talks over a socket has no other place to say it
+        raise
     if job not in (_forkserver, _contestant):  # both have a single thread, the latter until it loads
         lifeline.exit_when_stdin_closes()
     with sandbox.refusals(rules):

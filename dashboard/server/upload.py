@@ -34,6 +34,7 @@ from starlette.routing import Route
 from core.store import home
 from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
+from core.wire.files import made_private, private_opener
 from dashboard import messages, state, url_state
 from dashboard.format import size as size_text
 from dashboard.server import people, quotas
@@ -98,7 +99,7 @@ async def put(request: Request) -> Response:
     declared = int(request.headers["content-length"])
     try:
         with _room.reserved(part, declared):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            made_private(target.parent)
             await _stream(request, part, declared)
             part.replace(target)
     except _RefusedError as refused:
@@ -251,7 +252,7 @@ def _existing(path: Path) -> Path:
 async def _stream(request: Request, part: Path, declared: int) -> None:
     """Write the incoming bytes, exactly as many as `declared`."""
     stored, chunks = 0, request.stream()
-    with part.open("xb") as file:
+    with open(part, "xb", opener=private_opener) as file:
         while True:
             async with asyncio.timeout(IDLE_S):
                 chunk = await anext(chunks, None)
@@ -332,7 +333,7 @@ def keep(files: Sequence[Path], place: Path) -> list[Path]:
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     target = place / digest.hexdigest()[:16]
-    target.mkdir(parents=True, exist_ok=True)
+    made_private(target)
     kept = [file.replace(target / file.name) for file in files]
     discard(files)
     return kept

@@ -50,7 +50,7 @@ def environment() -> str:
         f"The dashboard removes `{TOKEN}` from its environment after reading it.",
         "These variables of other tools also have an effect:",
         table(["Variable", "Effect"], ([code(name), text] for name, text in OTHERS)),
-        "The section `[quotas]` of the people file limits each person but admins, all numbers without a unit:",
+        "The section `[quotas]` of the people file limits each person but admins:",
         table(["Limit", "Of"], ([code(name), text] for name, text in QUOTAS)),
         "The test suite reads:",
         table(["Variable", "Sets"], ([code(name), text] for name, text in TESTS)),

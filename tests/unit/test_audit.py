@@ -17,6 +17,7 @@ from core.store import audit
 @pytest.fixture(autouse=True)
 def _forget_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit._State, "problem", "")
+    monkeypatch.setattr(audit._State, "through", "python")
 
 
 def texts(home: Path) -> list[str]:
@@ -32,6 +33,7 @@ def test_a_line_says_who_did_what_and_when(tmp_path: Path) -> None:
         "who": "ann@example.org",
         "action": "delete",
         "what": "trial `abc`",
+        "through": "python",
         "address": "10.0.0.1",
         "previous": "",
     }
@@ -41,7 +43,9 @@ def test_the_person_of_the_request_is_the_default(tmp_path: Path, monkeypatch: p
     audit.record("measure", "first", folder=tmp_path)
     monkeypatch.setattr(audit._State, "person", staticmethod(lambda: "bob"))
     audit.record("measure", "second", folder=tmp_path)
-    assert [one.who for one in audit.entries(tmp_path)] == ["local", "bob"]
+    with audit.acting("cleo"):
+        audit.record("import", "in the job of another person", folder=tmp_path)
+    assert [one.who for one in audit.entries(tmp_path)] == ["local", "bob", "cleo"]
 
 
 def test_several_processes_write_whole_linked_lines(tmp_path: Path) -> None:

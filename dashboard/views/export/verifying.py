@@ -22,6 +22,7 @@ from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
+from core.wire.files import made_private, private_opener
 from dashboard import folders, format, messages, session_jobs, state, url_state
 from dashboard.server import people
 from dashboard.widgets import job_box, tables
@@ -180,11 +181,11 @@ def _on_disk(uploaded: Any) -> Path:
     folder = state.store().folder / "cache" / "verify"
     target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         for old in folder.iterdir():
             if time.time() - old.stat().st_mtime > KEPT_S:
                 old.unlink(missing_ok=True)
-        with target.open("xb") as file:
+        with open(target, "xb", opener=private_opener) as file:
             uploaded.seek(0)
             shutil.copyfileobj(uploaded, file)
     except OSError as error:

@@ -18,6 +18,7 @@ from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError
+from core.wire.files import made_private
 from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
 from dashboard import format, messages, session_jobs, state
 from dashboard.folders import allowed_path
@@ -174,7 +175,7 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     try:
         state.refuse_if_closed()
         wanted = convert_job(plan)
-        Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
+        made_private(Path(plan["output"]).parent)
         job = session_jobs.submit(wanted)
     except TunerError as error:
         messages.keep_error(error, PLACE)
