@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from core.process import machine_queue
+from core.process import queue_files
 from core.process.machine_queue import MachineQueue
 from core.run import scheduler as scheduler_module
 from core.run.job import Ending, Job, Outcome, Service
@@ -336,7 +336,7 @@ def test_a_prediction_that_cannot_be_hinders_nobody(tmp_path: Path, value: objec
     for entry in queue.entries():
         assert entry.starts_in_s in (None, 0.0)
         assert "\x1b" not in entry.text
-        assert len(entry.person) <= machine_queue.MOST_TEXT
+        assert len(entry.person) <= queue_files.MOST_TEXT
 
 
 def test_no_ticket_is_older_than_its_process(tmp_path: Path) -> None:

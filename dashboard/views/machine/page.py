@@ -62,7 +62,7 @@ def _people() -> None:
     day = store.machine_time(time.time() - quotas.DAY_S)
     uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
     if not uses:
-        st.caption("Nobody has used this server yet.")
+        st.caption("No use is recorded yet.")
         return
     tables.draw(
         usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
