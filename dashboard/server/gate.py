@@ -29,7 +29,9 @@ import psutil
 from core.wire import variables
 from core.wire.errors import TunerError
 from dashboard.server import provider
+from dashboard.server.audited import record_saved_file, record_wrong_token
 from dashboard.server.login_sessions import COOKIE, PERSON
+from dashboard.server.wrong_tokens import WrongTokens, retry_after
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -190,6 +192,7 @@ class Gate:
         self.access = access
         self.inline = _inline_hashes()
         self.provider_routes = provider.routes() if access is not None and access.providers else ()
+        self.wrong_tokens = WrongTokens()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         if access is not None:
             access.sessions.on_end(self._wake)
@@ -202,14 +205,15 @@ class Gate:
             return
         asked = _request_headers(scope)
         host = asked.one("host") or ""
-        if host_name(host) not in self.hosts:
+        is_ours = host_name(host) in self.hosts
+        send = self._with_security_headers(send, scope, host if is_ours else "localhost")
+        if not is_ours:
             text = "This server is not called by that name. Its operator adds names with --host."
             await _answer(scope, send, 403, text)
             return
         if "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
             return
-        send = self._with_security_headers(send, host)
         if self.access is None or scope["path"] == HEALTH:
             await self.app(scope, receive, send)
         elif scope["path"] in self.provider_routes and scope["type"] == "http":
@@ -231,12 +235,14 @@ class Gate:
         else:
             await self._serve_until_end(scope, receive, send, session)
 
-    def _with_security_headers(self, send: Send, host: str) -> Send:
-        """Return a `send` that adds the headers to every answer."""
+    def _with_security_headers(self, send: Send, scope: Scope, host: str) -> Send:
+        """Return a `send` that adds the headers to every answer, and records what a person saves."""
         own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] == 200:
+                    record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
                 message = {**message, "headers": [*message.get("headers", []), *added]}
@@ -267,6 +273,13 @@ class Gate:
         self, scope: Scope, send: Send, asked: _RequestHeaders, given: str, place: str
     ) -> None:
         assert self.access is not None
+        address = (scope.get("client") or ("",))[0]
+        if wait_s := self.wrong_tokens.wait_s(address):
+            wait = retry_after(wait_s)
+            page = self._page(place, f"Too many wrong tokens from this address. Wait {wait} s.")
+            await _answer(scope, send, 429, page, kind="text/html", retry_after=wait)
+            return
+        await asyncio.sleep(self.wrong_tokens.delay_s())
         try:
             cookie = await asyncio.to_thread(self.access.log_in_by_token, given)
         except TunerError as error:
@@ -275,11 +288,15 @@ class Gate:
             )
             return
         if cookie is not None:
+            self.wrong_tokens.forgive(address)
             if before := self.access.sessions.find(_cookie_in(asked)):  # of another person
                 await asyncio.to_thread(self.access.sessions.end, before.key)
             secure = (asked.one("origin") or "").startswith("https:")
             await _redirect(send, place, self._cookie(cookie, secure=secure))
             return
+        self.wrong_tokens.count_wrong()
+        if count := self.wrong_tokens.to_log():
+            record_wrong_token(address, count)
         await asyncio.sleep(WRONG_TOKEN_S)
         await _answer(scope, send, 401, self._page(place, "That is not the token."), kind="text/html")
 
@@ -433,7 +450,9 @@ async def _redirect(send: Send, place: str, cookie: str = "") -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain") -> None:
+async def _answer(
+    scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain", retry_after: str = ""
+) -> None:
     """Refuse a request; closing a WebSocket before it is open is a 403 to the browser."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -443,6 +462,7 @@ async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str
         (b"content-type", f"{kind}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *([(b"retry-after", retry_after.encode())] if retry_after else []),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

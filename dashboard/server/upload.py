@@ -38,6 +38,7 @@ from core.wire.files import made_private, private_opener
 from dashboard import messages, state, url_state
 from dashboard.format import size as size_text
 from dashboard.server import people, quotas
+from dashboard.server.audited import record_upload
 from dashboard.server.gate import OTHER_RUN, same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
@@ -113,6 +114,7 @@ async def put(request: Request) -> Response:
         return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
     finally:
         part.unlink(missing_ok=True)
+    record_upload(request.scope, name, declared)
     return JSONResponse({"name": name, "size_bytes": declared})
 
 

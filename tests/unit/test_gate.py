@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 import typer
 from starlette.types import Message, Receive, Scope, Send
 
+from core.store import audit
+from core.wire import variables
 from core.wire.variables import PEOPLE, USERS
 from dashboard import __main__ as server
 from dashboard.server import gate, login, people_file, provider
@@ -279,6 +282,31 @@ def test_a_login_comes_from_our_own_form_and_leads_to_our_own_pages() -> None:
 )
 def test_a_forged_cookie_is_none(cookie: str) -> None:
     assert ask(token=TOKEN, cookie=cookie).status == 401
+
+
+@pytest.mark.parametrize(
+    ("disposition", "file"),
+    [
+        ('attachment; filename="m.onnx"', "m.onnx"),
+        ("attachment; filename*=utf-8''m%C3%B6.yaml", "m\u00f6.yaml"),
+        ("inline", None),
+        (None, None),
+    ],
+)
+def test_a_saved_file_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disposition: str | None, file: str | None
+) -> None:
+    monkeypatch.setenv(variables.HOME, str(tmp_path))
+    headers = [] if disposition is None else [(b"content-disposition", disposition.encode())]
+
+    async def saving(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    monkeypatch.setattr(sys.modules[__name__], "app", saving)
+    assert ask().status == 200
+    recorded = [(one.action, one.who, one.more["file"]) for one in audit.entries(tmp_path)]
+    assert recorded == ([] if file is None else [("export", "local", file)])
 
 
 # --- who must have a login

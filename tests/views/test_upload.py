@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from core.store import audit
 from core.wire.errors import SpecError
 from dashboard.server import people, upload
 from dashboard.server.people import Person
@@ -81,6 +82,13 @@ def test_a_file_arrives_whole_under_its_own_name() -> None:
     [path] = upload.claim_files(BATCH, ["model.onnx"])
     assert path.read_bytes() == b"abcdef"
     assert left_over() == [path]
+
+
+def test_who_uploaded_what_is_recorded_and_refusals_are_not() -> None:
+    assert put([b"abc"], name="recorded.onnx")[0] == 200
+    assert put([b"abc"], name="refused.onnx", origin="http://evil.example")[0] == 403
+    found = [one for one in audit.entries(action="upload") if one.what.endswith(("ed.onnx`",))]
+    assert [(one.who, one.what, one.more["bytes"]) for one in found] == [("local", "file `recorded.onnx`", 3)]
 
 
 def test_names_keep_spaces_and_letters_of_any_language() -> None:
