@@ -37,7 +37,7 @@ class Person:
 
 
 LOCAL = Person("local", "local", "admin")  # without login, and the server's own threads
-NOBODY = Person("", "nobody", "viewer")  # whose session has ended while its page was still open
+NOBODY = Person("", "no person", "viewer")  # whose session has ended while its page was still open
 
 
 class PeopleFile:
@@ -214,7 +214,7 @@ def require(role: Role) -> None:
         raise SpecError(reason, hint=HINT)
 
 
-HINT = "Ask an admin of this server, or log in as somebody else."
+HINT = "Ask an admin of this server, or log in as another person."
 
 
 def refusal(role: Role) -> str:

@@ -23,7 +23,8 @@ Role = Literal["viewer", "engineer", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # each may do what those before it may do
 
 MOST_BYTES = 1 << 20
-_ADDRESS = re.compile(r"[^@\s]*@[^@\s]+")
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_DOMAIN = re.compile(r"@[^@\s]+")
 TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOST_GROUPS = 1000  # values of a claim that are compared
@@ -104,7 +105,9 @@ def verified_address(claims: Mapping[str, Any]) -> str:
     """Return the e-mail address of a person in lower case; empty: none, or the provider doubts it."""
     email = claims.get("email")
     doubted = str(claims.get("email_verified", "")).lower() == "false"  # some providers write it as text
-    return "" if doubted or not isinstance(email, str) else email.strip().lower()
+    if doubted or not isinstance(email, str) or not _ADDRESS.fullmatch(email.strip()):
+        return ""
+    return email.strip().lower()
 
 
 def hash_of(token: str) -> str:
@@ -195,14 +198,14 @@ class _Reader:
         if len(listed) < len(self._table("people")):
             raise self._wrong(("people",), "an address stands there twice, in upper and lower case")
         for name in self._table("people"):
-            if not _ADDRESS.fullmatch(name):
+            if not (_ADDRESS.fullmatch(name) or _DOMAIN.fullmatch(name)):
                 raise self._wrong(("people", name), f"`{name}` is neither an e-mail address nor an @domain")
         claim, claim_roles = self._claim()
         tokens = tuple(self._token(name, value) for name, value in self._table("tokens").items())
         if len({one.sha256 for one in tokens}) < len(tokens):
             raise self._wrong(("tokens",), "two tokens have the same hash")
         if not (listed or claim or tokens):
-            raise self._wrong((), "it lists nobody")
+            raise self._wrong((), "it lists no person, claim or token")
         return Rules(
             addresses={name: role for name, role in listed.items() if not name.startswith("@")},
             domains={name: role for name, role in listed.items() if name.startswith("@")},

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from core.evidence.measurement import Trial
-from core.store import Actor, ModelRecord, Visibility
+from core.store import Actor, ModelRecord, Visibility, audit
 from core.wire.errors import PrivateError, SpecError
 from dashboard import state
 from dashboard.server import people
@@ -132,3 +132,14 @@ def test_an_admin_sees_what_each_person_uses(open_page: Open, mlp: ModelRecord, 
     assert rows["Person"].tolist()[0] == ANNA.id
     assert "90 s" in rows.iloc[0].tolist()
     assert tells(texts(at), "unlimited", "[quotas]")
+
+
+def test_an_admin_saves_the_audit_log_and_is_told_when_it_cannot_be_written(
+    open_page: Open, log_in: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit._State, "problem", "No space left on device")
+    for one, sees in ((ANNA, False), (ADMIN, True)):
+        log_in(one)
+        at = open_page("machine")
+        assert ("machine.audit" in keys(at)) is sees
+        assert tells(texts(at), "audit log", "No space left on device") is sees

@@ -14,8 +14,9 @@ from core import wire
 from core.api.machine import self_test_job
 from core.api.session import Status
 from core.evidence.noise_check import evaluate
+from core.store import audit
 from core.wire.errors import StoreError, TunerError
-from dashboard import messages, session_jobs, state
+from dashboard import format, messages, session_jobs, state
 from dashboard.server import people, quotas, upload
 from dashboard.views.machine import facts as machine_facts
 from dashboard.views.machine import runtimes, upgrades, usage
@@ -53,10 +54,27 @@ def page() -> None:
 
 
 def _people() -> None:
-    """Draw what each person uses, for an admin of a server with login."""
+    """Draw what each person uses and has done, for an admin of a server with login."""
     actor = state.present_actor()
     if actor is None or not actor.sees_all:
         return
+    _uses()
+    st.markdown("#### Audit log")
+    if reason := audit.problem():
+        st.warning(f"ORTune cannot write the audit log, so it lacks actions: {format.plain(reason)}.")
+    st.download_button(
+        "Download audit log",
+        data=audit.whole,
+        file_name="ortune-audit.jsonl",
+        mime="application/jsonl",
+        key="machine.audit",
+        icon=":material/download:",
+        on_click="ignore",
+        help="Who measured, changed, deleted, exported and logged in. `ortune audit` checks and filters it.",
+    )
+
+
+def _uses() -> None:
     st.markdown("#### Use per person")
     store = state.store()
     day = store.machine_time(time.time() - quotas.DAY_S)
