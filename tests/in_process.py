@@ -73,7 +73,7 @@ class _Later:
 
     command: list[str]
     environment: Mapping[str, str]
-    umask: int
+    umask: int = -1
     process: subprocess.Popen[bytes] | None = None
 
 
