@@ -28,13 +28,13 @@ import psutil
 
 from core import wire
 from core.process.job_worker import (
-    checked_reply,
     crash_error,
     last_words,
     shortened,
     worker_command,
     worker_environment,
 )
+from core.process.reply_checks import check_times, checked_reply
 from core.wire import Reply
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -118,6 +118,7 @@ class Worker:
             TunerError: the error that it reported; the worker stays alive.
         """
         self.thaw()
+        began = time.monotonic()
         self._line.send(command, arguments)
         try:
             reply = self._line.receive(timeout_s)
@@ -130,7 +131,9 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         try:
-            return checked_reply(reply, command, f"The worker of `{self.label}`")
+            found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
+            check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
+            return found
         except WorkerError:
             self.kill()
             raise
