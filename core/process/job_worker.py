@@ -25,6 +25,7 @@ from typing import Any, NoReturn, Protocol
 
 from core import wire
 from core.process import runtimes, scratch
+from core.process.confinement import confined
 from core.process.reply_checks import checked_reply
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
@@ -101,16 +102,19 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
-        environment = worker_environment(job, runtime=runtime) | _temporary_folder(ends)
+        temporary = _temporary_folder(ends)
+        environment = worker_environment(job, runtime=runtime) | temporary
+        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", "")))
         process = _start(list(command) if command is not None else worker_command(runtime), environment)
         answered = False
         try:
-            with _Conversation(job, payload, process, on_progress) as conversation:
+            with _Conversation(job, asked.payload, process, on_progress) as conversation:
                 reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
-    return checked_reply(reply, job, f"The worker for `{job}`", payload)
+        checked_reply(reply, job, f"The worker for `{job}`", asked.payload)
+        return cast(Reply, asked.publish(reply))
 
 
 def worker_command(runtime: str = OWN) -> list[str]:

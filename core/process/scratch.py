@@ -8,6 +8,7 @@ file system has no locks (some network disks), such folders stay.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -47,6 +48,21 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
         if held != _NO_LOCK:
             os.close(held)
+
+
+def moved(path: Path, target: Path) -> None:
+    """Move a file, also to another disk; links are not followed.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    try:
+        path.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copyfile(path, target, follow_symlinks=False)
+        path.unlink()
 
 
 def remove_abandoned(parent: Path | None = None, prefix: str = PREFIX) -> int:

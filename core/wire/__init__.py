@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
+from core.wire.sandbox import Rules
+
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
 
@@ -32,8 +34,22 @@ class EmptyReply(TypedDict):
     """No fields."""
 
 
+class InspectPlan(TypedDict):
+    """The job `inspect`: describe a model file."""
+
+    path: str
+    any_version: NotRequired[bool]  # also one that is too new for ORTune's own ONNX Runtime
+
+
+class LoadCheckPlan(TypedDict):
+    """The job `load_check`: load a model on the CPU."""
+
+    path: str
+    custom_op_libraries: list[str]
+
+
 class LoadCheckReply(TypedDict):
-    """Reply of the job `load` (with: path, custom_op_libraries): ONNX Runtime can load the model."""
+    """Reply of the job `load_check`: ONNX Runtime can load the model."""
 
     version: str
     creation_s: float
@@ -239,6 +255,7 @@ class LoadPlan(ContestantPlan):
 
     layout_seed: NotRequired[int]  # of this process's random memory layout; absent: not randomized
     again: NotRequired[bool]  # an earlier process reported the facts: skip what only they need
+    sandbox: NotRequired[Rules]  # absent: the operator runs workers without a sandbox
 
 
 class Layout(TypedDict):
@@ -378,6 +395,12 @@ class TrafficReply(TypedDict):
 
     counters: Counters
     memory_bytes: int | None  # private pages that this process has written, at the end
+
+
+class OutputsPlan(TypedDict):
+    """Arguments of `save_outputs` and `compare_outputs`."""
+
+    path: str  # of the file with the outputs
 
 
 class OutputError(TypedDict):
@@ -877,6 +900,12 @@ class Summary(TypedDict):
     percentiles_s: dict[str, float]  # as printed: "p50" -> seconds
     session_creation_s: float | None
     notes: list[str]  # notes on reading the file
+
+
+class ImportPlan(TypedDict):
+    """The job `import`: read a profile, or the output of a program."""
+
+    path: str
 
 
 class ImportReply(TypedDict):

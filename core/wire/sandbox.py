@@ -1,8 +1,16 @@
-"""The rules of a worker's sandbox, as the parent sends them. Data only; `core.worker.sandbox` enters it."""
+"""The rules of a worker's sandbox, as the parent sends them; `core.worker.sandbox` enters it.
+
+A request has its rules under the key `KEY`. Standard library only.
+"""
 
 from __future__ import annotations
 
-from typing import TypedDict
+import os
+from typing import Any, TypedDict, cast
+
+from core.wire.variables import SANDBOX
+
+KEY = "sandbox"  # of a request: the rules
 
 FILES = 4096  # open files of one worker
 FILE_BYTES = 64 << 30  # largest file that a worker may write: weights of a large model
@@ -12,10 +20,12 @@ class Rules(TypedDict):
     """What a worker may do beyond running: everything else is refused by the kernel."""
 
     restricts_files: bool  # False: a fork server, whose contestants restrict them by a second call
+    scratch: str  # its own folder for temporary files, also written; empty: none
     read: list[str]  # files and folders, with all below them, beside the interpreter and its libraries
     write: list[str]  # likewise; also made, changed and removed
     network: bool
     processes: bool  # may start processes and run programs
+    attributes: bool  # may change owners, permissions and times of files, and make links: installing programs
     gpu: bool  # may use the device nodes of GPUs
     files: int  # largest number of open files
     file_bytes: int  # largest size of a file that it writes
@@ -29,24 +39,23 @@ class Offer(TypedDict):
     lacks: list[str]  # what cannot be confined here, in words; empty: nothing
 
 
-def rules(
-    *,
-    read: list[str] | None = None,
-    write: list[str] | None = None,
-    restricts_files: bool = True,
-    network: bool = False,
-    processes: bool = False,
-    gpu: bool = False,
-    file_bytes: int = FILE_BYTES,
-) -> Rules:
-    """Return the rules of a worker that reads and writes these paths."""
-    return {
-        "restricts_files": restricts_files,
-        "read": read or [],
-        "write": write or [],
-        "network": network,
-        "processes": processes,
-        "gpu": gpu,
+def rules(**changed: Any) -> Rules:
+    """Return the rules of a worker that may do nothing beyond running, with `changed` fields of them."""
+    nothing: Rules = {
+        "restricts_files": True,
+        "scratch": "",
+        "read": [],
+        "write": [],
+        "network": False,
+        "processes": False,
+        "attributes": False,
+        "gpu": False,
         "files": FILES,
-        "file_bytes": file_bytes,
+        "file_bytes": FILE_BYTES,
     }
+    return cast(Rules, {**nothing, **changed})
+
+
+def is_off() -> bool:
+    """Whether the operator runs workers without a sandbox: $ORTUNE_SANDBOX is off, 0, false or no."""
+    return os.environ.get(SANDBOX, "").strip().lower() in ("off", "0", "false", "no")

@@ -19,6 +19,7 @@ TOKEN = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
 USERS = "ORTUNE_USERS"
 MAX_UPLOAD_BYTES = "ORTUNE_MAX_UPLOAD_BYTES"
 MAX_WAITING_BYTES = "ORTUNE_MAX_WAITING_BYTES"
+SANDBOX = "ORTUNE_SANDBOX"
 OPEN_FOLDERS = "ORTUNE_OPEN_FOLDERS"
 PROGRESS = "ORTUNE_PROGRESS"
 FLEET_SCHEDULER = "ORTUNE_FLEET_SCHEDULER"
@@ -105,6 +106,13 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="dashboard",
         sets="The total size of uploads that ORTune has not imported yet, in bytes.",
         default=f"four times `{MAX_UPLOAD_BYTES}`",
+    ),
+    Variable(
+        name=SANDBOX,
+        read_by="all",
+        sets="`off` runs workers without a sandbox: a model and its libraries may then read and write what "
+        "you may. Every result says so. For one command, use `--no-sandbox`.",
+        default="workers run in a sandbox where the system offers one",
     ),
     Variable(
         name=OPEN_FOLDERS,

@@ -14,17 +14,20 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import site
 import stat
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.wire.errors import WorkerError
-from core.wire.files import ROOT
-from core.wire.sandbox import Offer, Rules
+import core
+from core.wire.errors import TunerError, WorkerError
+from core.wire.files import ROOT, home
+from core.wire.limits import memory_limit
+from core.wire.sandbox import Offer, Rules, is_off
 
 if sys.platform != "win32":
     import resource
@@ -38,20 +41,33 @@ _FILES = (
     *("/etc/OpenCL", "/etc/alternatives"),
     *("/dev/urandom", "/dev/random", "/dev/zero"),
 )
-_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services")
-_NETWORK_FILES += ("/etc/ca-certificates", "/etc/pki", "/etc/pip.conf", "/run/systemd/resolve")
+_NETWORK_FILES = (
+    *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
+    *("/etc/ca-certificates", "/etc/pki", "/etc/pip.conf", "/run/systemd/resolve"),
+)
 _WRITABLE = ("/dev/null", "/proc/self")
+_SOURCES = [str(Path(core.__file__).parents[1])]  # its names are read where a program imports `core`
 _GPU = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/nvidia-caps")
 
 
-def _code() -> list[str]:
+def _code() -> set[str]:
     """The interpreter, its packages and the worker's own sources; not the folder around the sources."""
-    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, str(ROOT / "core")}
-    found |= {site.getusersitepackages()}
+    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    found |= {*site.getsitepackages(), site.getusersitepackages(), *core.__path__}
     found.add(str(Path(os.path.realpath(sys.executable)).parent.parent))
-    private = {str(ROOT), os.path.expanduser("~"), "/", ""}  # noqa: PTH111 - a text
-    found |= {str(one) for one in sys.path if one not in private}
-    return sorted(found - private)
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found |= {one for one in named if one and any(Path(one).glob("*.dist-info"))}  # a folder of packages
+    script = str(Path(sys.argv[0]).absolute().parent)
+    found |= set(sys.path) - {*named, "", script, str(ROOT)}  # also what editable installs add
+    found |= set(filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
+    return {one for one in found if not _holds_private(one)}
+
+
+def _holds_private(folder: str) -> bool:
+    """Whether the user's home or ORTune's own folder lies in a folder."""
+    real = os.path.realpath(folder)
+    private = (os.path.realpath(os.path.expanduser("~")), os.path.realpath(home()))  # noqa: PTH111 - texts
+    return any(os.path.commonpath([real, one]) == real for one in private)
 
 
 # --- system calls -------------------------------------------------------------------------------------------
@@ -76,7 +92,32 @@ _FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     **{"clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266)},
     **{"sethostname": (170, 161), "setdomainname": (171, 162), "quotactl": (179, 60), "syslog": (103, 116)},
     **{"iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "vhangup": (153, 58)},
-    **{"setsid": (112, 157), "setpgid": (109, 154)},  # a process that leaves its group could outlive it
+    # of System V: shared with every process of this user
+    **{"shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190)},
+    **{"semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgctl": (71, 187)},
+    **{"mq_open": (240, 180), "mq_unlink": (241, 181)},
+    **{"pidfd_send_signal": (424, 424), "process_mrelease": (448, 448)},
+}
+_LEAVES = {"setsid": (112, 157), "setpgid": (109, 154)}  # a process that leaves its group could outlive it
+_ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
+    # Landlock does not cover them
+    **{"chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)},
+    **{"chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54)},
+    **{"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463)},
+    **{"removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16)},
+    **{"removexattrat": (466, 466), "file_setattr": (469, 469)},
+    **{"utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88)},
+}
+_OF_A_PROCESS = {
+    # name -> numbers, argument that holds a process id; 0 is the caller
+    "prlimit64": ((302, 261), 0),
+    "setpriority": ((141, 140), 1),
+    "ioprio_set": ((251, 30), 1),
+    "sched_setparam": ((142, 118), 0),
+    "sched_setscheduler": ((144, 119), 0),
+    "sched_setattr": ((314, 274), 0),
+    "migrate_pages": ((256, 238), 0),
+    "move_pages": ((279, 239), 0),
 }
 _STARTS = {"fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281)}
 _SOCKET, _CLONE, _CLONE3, _PRCTL = (41, 198), (56, 220), (435, 435), (157, 167)
@@ -120,6 +161,10 @@ class _Filter:
         """Refuse a system call if one of `bits` is set in its argument."""
         self._on_argument(numbers, argument, (_JSET, bits, 0, 1))
 
+    def refuse_other_processes(self, numbers: tuple[int, int], argument: int) -> None:
+        """Refuse a system call on another process: its argument is not 0."""
+        self._on_argument(numbers, argument, (_JEQ, 0, 1, 0))
+
     def _on_argument(self, numbers: tuple[int, int], argument: int, test: tuple[int, int, int, int]) -> None:
         self._add(_JEQ, numbers[self._machine], 0, 4)
         self._add(_LD, 16 + 8 * argument)
@@ -146,8 +191,15 @@ class _Filter:
 def _program(rules: Rules, audit: int, machine: int) -> bytes:
     made = _Filter(machine)
     made.refuse_other_machines(audit)
-    for numbers in _FORBIDDEN.values():
+    refused = dict(_FORBIDDEN)
+    if rules["restricts_files"]:  # a fork server makes a group for each contestant
+        refused |= _LEAVES
+    if not rules["attributes"]:
+        refused |= _ATTRIBUTES
+    for numbers in refused.values():
         made.refuse(numbers)
+    for of_a_process, argument in _OF_A_PROCESS.values():
+        made.refuse_other_processes(of_a_process, argument)
     made.refuse(_CLONE3, errno.ENOSYS)  # its flags cannot be read here; the C library falls back to `clone`
     if not rules["network"]:
         made.refuse(_SOCKET, errno.EACCES)
@@ -173,9 +225,11 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READS = _EXECUTE | _READ_FILE | _READ_DIR
-_MAKES_DEVICES = 1 << 6 | 1 << 11  # character and block devices: never
+_CHANGES = sum(1 << one for one in (4, 5, 7, 8, 13))  # remove folders and files, make them, move them
+_WRITES = _WRITE_FILE | _READ_FILE | _READ_DIR | _TRUNCATE | _CHANGES  # no devices, sockets, pipes, links
+_LINKS = 1 << 12  # a link may lead whoever follows it elsewhere
 _RIGHTS_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of rights; later versions have these
-_NETWORK, _SCOPES = 0b11, 0b11  # bind and connect of TCP; abstract sockets and signals
+_OF_NETWORK, _SCOPES = 0b11, 0b11  # bind and connect of TCP; abstract sockets and signals
 
 
 def offer() -> Offer:
@@ -198,6 +252,46 @@ def offer() -> Offer:
     return {"landlock": version, "seccomp": seccomp, "lacks": lacks}
 
 
+def enter_required(rules: Rules | None) -> None:
+    """Confine this process by the rules that came with a request; only the operator may leave them out.
+
+    Raises:
+        WorkerError: there are no rules, although workers run in a sandbox here; or as for `enter`.
+    """
+    if rules is not None:
+        enter(rules)
+    elif not is_off():
+        raise WorkerError(
+            "The worker was sent no rules of its sandbox.", hint="Start it through ORTune's commands."
+        )
+
+
+@contextlib.contextmanager
+def refusals(rules: Rules | None) -> Iterator[None]:
+    """Tell in words where the sandbox refuses a file."""
+    try:
+        yield
+    except PermissionError as error:
+        if rules is None:
+            raise
+        raise WorkerError(_refused(str(error.filename or "a file")), hint=_REFUSED_HINT) from error
+    except TunerError as error:
+        if rules is not None and _REFUSED.search(error.message):
+            error.hint = f"{error.hint} {_REFUSED_HINT}".strip()
+        raise
+
+
+_REFUSED = re.compile(r"Permission denied|Operation not permitted", re.IGNORECASE)
+_REFUSED_HINT = (
+    "A worker's sandbox opens only the files that its request names: put the file beside the model or the "
+    "data that need it, without links to other places, or use `--no-sandbox` if you trust the model."
+)
+
+
+def _refused(path: str) -> str:
+    return f"The sandbox of this worker refused to open `{path[:300]}`."
+
+
 def enter(rules: Rules) -> None:
     """Confine this process, for ever.
 
@@ -209,6 +303,12 @@ def enter(rules: Rules) -> None:
     """
     if _LIBC is None:
         return
+    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - Landlock holds for the calling thread
+        raise WorkerError(
+            "The sandbox of this worker could not be entered: a thread runs already.",
+            hint="Look for a library or a sitecustomize file that starts threads when Python starts.",
+        )
+    _use_scratch(rules["scratch"])
     there = offer()
     _check(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _limit(rules)
@@ -217,6 +317,14 @@ def enter(rules: Rules) -> None:
     _drop_capabilities()
     if there["seccomp"]:
         _seccomp(rules)
+
+
+def _use_scratch(folder: str) -> None:
+    """Let libraries put their temporary files into a folder."""
+    if folder:
+        os.environ["TMPDIR"] = folder
+        if (loaded := sys.modules.get("tempfile")) is not None:
+            loaded.tempdir = None  # type: ignore[attr-defined]
 
 
 def _check(result: int, what: str) -> int:
@@ -230,11 +338,10 @@ def _check(result: int, what: str) -> int:
 
 
 def _limit(rules: Rules) -> None:
-    for name, most in (
-        ("RLIMIT_CORE", 0),
-        ("RLIMIT_NOFILE", rules["files"]),
-        ("RLIMIT_FSIZE", rules["file_bytes"]),
-    ):
+    most_of = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": rules["files"], "RLIMIT_FSIZE": rules["file_bytes"]}
+    if not (rules["gpu"] or rules["processes"] or rules["network"]):  # drivers reserve address space
+        most_of["RLIMIT_DATA"] = memory_limit()
+    for name, most in most_of.items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -244,7 +351,7 @@ def _limit(rules: Rules) -> None:
 def _landlock(rules: Rules, version: int) -> None:
     assert _LIBC is not None
     files = (1 << _RIGHTS_OF_VERSION.get(version, 16)) - 1 if rules["restricts_files"] else 0
-    network = _NETWORK if version >= 4 and not rules["network"] else 0
+    network = _OF_NETWORK if version >= 4 and not rules["network"] else 0
     scopes = _SCOPES if version >= 6 else 0
     if not (files or network or scopes):
         return
@@ -263,12 +370,13 @@ def _allow(ruleset: int, rules: Rules, handled: int) -> None:
     reads: list[Iterable[str]] = [_SYSTEM, _FILES, _code(), rules["read"]]
     if rules["network"]:
         reads.append(_NETWORK_FILES)
-    writes: list[Iterable[str]] = [_WRITABLE, rules["write"]]
+    writes: list[Iterable[str]] = [_WRITABLE, rules["write"], filter(None, [rules["scratch"]])]
     devices = [str(one) for name in _GPU for one in Path("/").glob(name[1:])] if rules["gpu"] else []
     for paths, rights in (
         (reads, _READS),
-        (writes, handled & ~_EXECUTE & ~_MAKES_DEVICES),
-        ([devices], handled & ~_EXECUTE & ~_MAKES_DEVICES),
+        (writes, _WRITES | (_LINKS if rules["attributes"] else 0)),
+        ([devices], _WRITES | _IOCTL),
+        ([_SOURCES] if rules["processes"] else [], _READ_DIR),
     ):
         for path in {one for group in paths for one in group}:
             _allow_one(ruleset, path, rights & handled)
