@@ -345,10 +345,7 @@ def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
     elif job == wire.EXPORT:
         _add_export(payload, found)
     elif job == wire.INSTALL:
-        found.network = found.processes = found.attributes = True
-        found.reads += [one for one in os.environ.get("PATH", "").split(os.pathsep) if one]
-        found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
-        found.writes += [str(one) for one in (_cache_home() / "pip", _cache_home() / "uv", *_named_caches())]
+        _add_installer(found)
 
 
 def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
@@ -364,8 +361,17 @@ def _cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
 
 
-def _named_caches() -> list[str]:
-    return [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
+def _add_installer(found: _Found) -> None:
+    """The programs `pip` and `uv`, their settings, the files that their variables name, and their caches."""
+    found.network = found.processes = found.attributes = True
+    named = [text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_", "NETRC", "SSL_"))]
+    folders = [one for text in named for one in text.removeprefix("file://").split()]
+    found.reads += [
+        one for one in (*folders, *os.environ.get("PATH", "").split(os.pathsep)) if one[:1] == "/"
+    ]
+    found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
+    found.writes += [str(_cache_home() / one) for one in ("pip", "uv")]
+    found.writes += [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
 
 
 # --- outputs and space --------------------------------------------------------------------------------------

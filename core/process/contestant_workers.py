@@ -116,7 +116,7 @@ class Worker:
         self.label = label
         self.pid = pid
         self._files = contextlib.ExitStack()
-        self._folder = self._files.enter_context(_folder())
+        self.folder = self._files.enter_context(_folder())
         self._writes = writes
         self._owner = owner
         self._line = _WorkerChannel(end, owner.cancel)
@@ -158,13 +158,13 @@ class Worker:
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""
-        if self._folder is None:
+        if self.folder is None:
             return arguments, None
         if command == wire.LOAD and not sandbox.is_off():
-            rules = contestant_rules(arguments, str(self._folder), self._writes)
+            rules = contestant_rules(arguments, str(self.folder), self._writes)
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
-            own, named = self._folder / "outputs.npz", Path(arguments["path"])
+            own, named = self.folder / "outputs.npz", Path(arguments["path"])
             if command == wire.SAVE_OUTPUTS:
                 return {"path": str(own)}, named
             with contextlib.suppress(FileNotFoundError):  # the worker tells

@@ -20,6 +20,7 @@ from core import wire
 from core.wire import Progress, limits
 from core.wire import sandbox as sandbox_rules
 from core.wire.channel import Command, obey
+from core.wire.errors import WorkerError
 from core.worker import lifeline, sandbox
 
 
@@ -269,7 +270,11 @@ def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
     rules = payload.pop(sandbox_rules.KEY, None) if isinstance(payload, dict) else None
     if job is not _forkserver:
         lifeline.set_oom_victim()
-    sandbox.enter_required(rules)
+    try:
+        sandbox.enter_required(rules)
+    except WorkerError as error:
+        sys.stderr.write(f"{error}\n")  # who talks over a socket has no other place to say it
+        raise
     if job not in (_forkserver, _contestant):  # both have a single thread, the latter until it loads
         lifeline.exit_when_stdin_closes()
     with sandbox.refusals(rules):

@@ -42,6 +42,7 @@ _FILES = (
     *("/dev/urandom", "/dev/random", "/dev/zero"),
 )
 _NETWORK_FILES = (
+    *("/etc/debian_version", "/etc/lsb-release", "/etc/redhat-release", "/etc/xdg/pip", "/etc/uv"),
     *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
     *("/etc/ca-certificates", "/etc/pki", "/etc/pip.conf", "/run/systemd/resolve"),
 )
@@ -60,7 +61,14 @@ def _code() -> set[str]:
     script = str(Path(sys.argv[0]).absolute().parent)
     found |= set(sys.path) - {*named, "", script, str(ROOT)}  # also what editable installs add
     found |= set(filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
+    found |= {one for folder in [*found] if folder.endswith("-packages") for one in _linked(folder)}
     return {one for one in found if not _holds_private(one)}
+
+
+def _linked(folder: str) -> Iterator[str]:
+    """The packages that lie elsewhere and are linked here."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        yield from (os.path.realpath(one.path) for one in entries if one.is_symlink())
 
 
 def _holds_private(folder: str) -> bool:
