@@ -34,7 +34,7 @@ def account() -> None:
             key="log_out_everywhere",
             icon=":material/devices:",
             on_click=people.log_out_everywhere,
-            help="Ends all your sessions in all browsers. Everybody with the same token is logged out, too."
+            help="Ends all your sessions in all browsers. Other people with the same token are logged out, too."
             if one.id.startswith("token")
             else "Ends all your sessions in all browsers.",
         )

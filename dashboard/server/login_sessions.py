@@ -191,6 +191,6 @@ class LoginSessions:
             if not all(isinstance(one.key, str) and isinstance(one.began_at, float) for one in found):
                 raise TypeError
         except (OSError, ValueError, TypeError, KeyError):
-            _log.warning("The sessions in %s cannot be read. Everybody must log in again.", self._file)
+            _log.warning("The sessions in %s cannot be read. All visitors must log in again.", self._file)
             return
         self._known = {one.key: one for one in found}

@@ -209,7 +209,7 @@ def require(role: Role) -> None:
         raise SpecError(reason, hint=HINT)
 
 
-HINT = "Ask an admin of this server, or log in as somebody else."
+HINT = "Ask an admin of this server, or log in as another person."
 
 
 def refusal(role: Role) -> str:

@@ -192,7 +192,7 @@ class _Reader:
         if len({one.sha256 for one in tokens}) < len(tokens):
             raise self._wrong(("tokens",), "two tokens have the same hash")
         if not (listed or claim or tokens):
-            raise self._wrong((), "it lists nobody")
+            raise self._wrong((), "it has no address, token or claim")
         return Rules(
             addresses={name: role for name, role in listed.items() if not name.startswith("@")},
             domains={name: role for name, role in listed.items() if name.startswith("@")},

@@ -80,7 +80,7 @@ def _uses() -> None:
     day = store.machine_time(time.time() - quotas.DAY_S)
     uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
     if not uses:
-        st.caption("Nobody has used this server yet.")
+        st.caption("No person has used this server yet.")
         return
     tables.draw(
         usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
