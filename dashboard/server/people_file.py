@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -47,6 +47,15 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Limits of each person but admins; None: no limit."""
+
+    upload_bytes: int | None = None  # uploaded and not imported yet
+    disk_bytes: int | None = None  # models, raw measurements, bundles and other files of results
+    machine_s_per_day: int | None = None  # of jobs, within 24 hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Who has which role; nobody else has access."""
 
@@ -56,6 +65,7 @@ class Rules:
     claim_roles: Mapping[str, Role] = field(default_factory=dict)
     everyone: Role | None = None  # whom the provider authenticates
     tokens: tuple[Token, ...] = ()
+    quotas: Quotas = field(default_factory=Quotas)
 
     def token(self, given: str) -> Token | None:
         """Return the token that a visitor entered; None: there is no such token."""
@@ -181,7 +191,7 @@ class _Reader:
         return SpecError(f"In {place}: {what}.", hint="Correct the file.")
 
     def rules(self, token: str) -> Rules:
-        self._known((), self.data, "people", "claim", "tokens")
+        self._known((), self.data, "people", "claim", "tokens", "quotas")
         listed = {
             name.lower(): self._role(("people", name), role) for name, role in self._table("people").items()
         }
@@ -202,7 +212,17 @@ class _Reader:
             claim=claim,
             claim_roles=claim_roles,
             tokens=(*tokens, *shared(token)),
+            quotas=self._quotas(),
         )
+
+    def _quotas(self) -> Quotas:
+        table = self._table("quotas")
+        self._known(("quotas",), table, *(one.name for one in fields(Quotas)))
+        for name, value in table.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                said = f"`{name}` must be a whole number of 0 or more, but is `{str(value)[:80]}`"
+                raise self._wrong(("quotas", name), said)
+        return Quotas(**table)
 
     def _claim(self) -> tuple[str, Mapping[str, Role]]:
         table = self._table("claim")
