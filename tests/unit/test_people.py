@@ -179,6 +179,17 @@ def test_a_change_of_the_file_counts_at_once_and_a_mistake_in_it_does_not(
     assert rules().role_of({"email": "a@b.c"}) == "viewer"
 
 
+def test_the_documented_file_is_one(write: Write) -> None:
+    page = (ROOT / "docs" / "how-to" / "share-a-server.md").read_text("utf-8")
+    [block] = re.findall(r"```toml\n(\[people\].*?)```", page, re.DOTALL)
+    with pytest.raises(SpecError, match="sha256"):  # nobody must take a token from a page
+        people_file.read(write(block))
+    rules = people_file.read(write(block.replace("…", DIGEST)))
+    assert rules.role_of({"email": "ann@example.org"}) == "admin"
+    assert rules.role_of({"groups": ["tuners"]}) == "engineer"
+    assert [one.name for one in rules.tokens] == ["ci"]
+
+
 def test_the_command_makes_a_token_for_the_file(write: Write) -> None:
     command = [sys.executable, "-m", "dashboard.new_token"]
     made = subprocess.run([*command, "ci", "engineer"], cwd=ROOT, capture_output=True, text=True, check=True)
