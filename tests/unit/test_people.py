@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -296,8 +296,8 @@ def test_a_log_out_that_cannot_be_stored_is_said_and_counts(
 # --- access
 
 
-def access(rules: Rules, home: Path) -> people.Access:
-    return people.Access(lambda: rules, LoginSessions(home), {})
+def access(rules: Rules, home: Path, providers: Sequence[str] = ("default",)) -> people.Access:
+    return people.Access(lambda: rules, LoginSessions(home), dict.fromkeys(providers, "Log in"))
 
 
 def test_a_person_is_found_by_the_present_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +317,8 @@ def test_a_person_is_found_by_the_present_rules(tmp_path: Path, monkeypatch: pyt
     assert "picture" not in found[0].claims
     assert after.find(token) is None
     assert access(Rules(), tmp_path).find(cookie) is None
+    assert access(before, tmp_path).find(cookie) is not None
+    assert access(before, tmp_path, providers=()).find(cookie) is None
 
 
 def test_who_logs_in_and_out_stands_in_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
