@@ -23,6 +23,7 @@ from dashboard.pages import PAGES
 from dashboard.server import people
 from dashboard.server.login_sessions import LoginSessions
 from dashboard.server.people_file import ROLES, Role, Rules, Token, hash_of
+from tests.reading import tells
 from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, keys
 
@@ -247,3 +248,28 @@ def _tell_role() -> None:
     from dashboard.server import people
 
     streamlit.text(people.person().role)
+
+
+@pytest.mark.parametrize("needs", ROLES)
+@pytest.mark.parametrize("role", ROLES)
+def test_the_server_says_which_role_is_missing(log_in: LogIn, role: Role, needs: Role) -> None:
+    """As a callback of the pages Fleet and Machine asks before it starts something."""
+    at = AppTest.from_function(_ask_for, args=(needs,))
+    at.session_state["people.session"] = log_in(role)
+    at.run()
+    assert not at.exception
+    refused = ROLES.index(role) < ROLES.index(needs)
+    assert len(at.text) == refused
+    assert not refused or tells(at.text[0].value, role, needs)
+
+
+def _ask_for(needs: str) -> None:
+    import streamlit
+
+    from core.wire.errors import SpecError
+    from dashboard import state
+
+    try:
+        state.refuse_if_closed(needs)  # type: ignore[arg-type]
+    except SpecError as error:
+        streamlit.text(error.message)
