@@ -245,6 +245,45 @@ def test_a_folder_of_libraries_never_opens_the_home(
     assert list(found.values()) == ["PermissionError", "PermissionError", "done"]
 
 
+@pytest.mark.parametrize("version", range(8))
+def test_an_older_kernel_confines_what_it_can(places: Mapping[str, Path], version: int) -> None:
+    """The kernel that runs the test knows all versions; 0 stands for one without Landlock."""
+    offered = f"sandbox.offer = lambda: {{'landlock': {version}, 'seccomp': True, 'lacks': []}}"
+    own, other = places["own"], places["other"]
+    lines = [
+        f"Path('{own}/new').write_text('x')",
+        f"Path('{own}/new').rename('{own}/moved')",
+        f"Path('{other}/file').read_text()",
+        f"Path('{other}/new').write_text('x')",
+        "os.fork()",
+        "socket.socket()",
+    ]
+    found = attempts(confined_to(places), *lines, code=TRY.replace("asked =", f"{offered}\nasked ="))
+    outside = "PermissionError" if version else "done"
+    assert list(found.values()) == ["done", "done", outside, outside, "PermissionError", "PermissionError"]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_what_an_older_kernel_lacks_is_said(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    class Kernel:
+        def syscall(self, *arguments: Any) -> int:
+            return version or -1
+
+    monkeypatch.setattr(sandbox, "_LIBC", Kernel())
+    lacks = sandbox.offer()["lacks"]
+    assert ("truncation of files" in lacks) == (0 < version < 3)
+    assert ("TCP in Landlock" in lacks) == (version < 4)
+    assert ("signals and abstract sockets" in lacks) == (version < 6)
+    assert any(one.startswith("files") for one in lacks) == (version < 1)
+
+
+def test_a_system_without_any_means_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_LIBC", None)
+    assert sandbox.offer()["landlock"] == 0
+    assert not sandbox.offer()["seccomp"]
+    sandbox.enter(rules_of.rules())  # does nothing
+
+
 def test_a_limit_that_was_lower_stays(places: Mapping[str, Path]) -> None:
     code = TRY.replace(
         "sandbox.enter(", "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, -1))\nsandbox.enter("
