@@ -113,6 +113,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
         hosts: names that browsers may call it by.
         access: knows who a visitor is; None: no login.
     """
+    os.umask(0o077)  # all that it writes is its user's alone; a browser saves what people export
     import streamlit as st  # after the environment is set: Streamlit reads its configuration on import
     from starlette.middleware import Middleware
     from starlette.requests import Request

@@ -23,6 +23,7 @@ from core.process import scratch
 from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
+from core.wire.engines import ENGINES
 from core.wire.errors import TMPDIR_HINT, SpecError, WorkerError, unwritable
 from core.wire.files import expand_home, home
 
@@ -363,7 +364,7 @@ def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
     openvino = plan.get("openvino", {})
     texts = {name: one for name, one in openvino.get("properties", {}).items() if isinstance(one, str)}
     _add_settings(named_paths(texts, {}, ()), found)
-    found.processes |= "compile" in plan["engine"]
+    found.processes |= ENGINES[plan["engine"]].compiles
     found.gpu |= plan.get("torch") is not None or openvino.get("device", "CPU") != "CPU"
 
 

@@ -33,7 +33,6 @@ from core import wire
 from core.process import scratch
 from core.process.confinement import check_space, contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
-    checked_reply,
     crash_error,
     external_locations,
     last_words,
@@ -41,6 +40,7 @@ from core.process.job_worker import (
     worker_command,
     worker_environment,
 )
+from core.process.reply_checks import check_times, checked_reply
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -137,6 +137,7 @@ class Worker:
         """
         arguments, target = self._confined(command, arguments)
         self.thaw()
+        began = time.monotonic()
         self._line.send(command, arguments)
         try:
             reply = self._line.receive(timeout_s, self._check_space)
@@ -149,7 +150,8 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         try:
-            found = checked_reply(reply, command, f"The worker of `{self.label}`")
+            found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
+            check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
         except WorkerError:
             self.kill()
             raise

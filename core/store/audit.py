@@ -181,6 +181,11 @@ def entries(
             yield found
 
 
+def whole(folder: Path | None = None) -> bytes:
+    """Return all lines of the log."""
+    return b"".join(line + b"\n" for line in _lines((folder or home()) / FOLDER))
+
+
 def check(folder: Path | None = None) -> AuditCheck:
     """Check that no line was changed or removed since it was written."""
     log = (folder or home()) / FOLDER

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import stat
@@ -30,6 +31,7 @@ from core.spec.effort import STAGES
 from core.store import audit, pruning, queries, rows, sharing, transfer, usage
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
+from core.store.permissions import close_home
 from core.store.pruning import PruneResult
 from core.store.queries import Query
 from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord, Visibility
@@ -63,6 +65,8 @@ from core.store.transfer import Origin, StoredRows
 from core.wire.errors import INTERRUPTED, MissingError, StoreError
 from core.wire.files import private_opener
 
+_log = logging.getLogger(__name__)
+
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
@@ -84,6 +88,8 @@ class Store:
         self.path = (path or home() / STORE_NAME).absolute()
         self.folder = made_folder(self.path.parent)
         self._database = Database(self.path)
+        if self.folder == home() and (words := close_home()):
+            _log.warning("%s", words)
         self.shelf = Shelf(self.folder / "imported")
         self.actor = Actor(sharing.os_user())
 
@@ -337,7 +343,10 @@ class Store:
             StoreError: somebody else made one of them, and this store's person does not see all.
         """
         with self._database.writing() as db:
-            return sharing.share(db, ids, self.actor, private=private)
+            found = sharing.share(db, ids, self.actor, private=private)
+        what = "results made private" if private else "results shared"
+        audit.record("change", what, folder=self.folder, ids=found)
+        return found
 
     def add_machine_time(self, person: str, *, began: float, seconds: float) -> None:
         """Add the time of one job to a person; `began` in seconds since the epoch."""

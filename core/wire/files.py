@@ -83,8 +83,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft
-        if is_private(path):
-            draft.chmod(0o600)
+        if is_private(path) and draft.stat().st_mode & 0o077:
+            with contextlib.suppress(PermissionError):  # in the sandbox of a worker; the folder closes it
+                draft.chmod(0o600)
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import html
 import ipaddress
@@ -29,7 +28,10 @@ import psutil
 from core.wire import variables
 from core.wire.errors import TunerError
 from dashboard.server import provider
+from dashboard.server.audited import record_saved_file, record_wrong_token
+from dashboard.server.connections import Connections
 from dashboard.server.login_sessions import COOKIE, PERSON
+from dashboard.server.wrong_tokens import WrongTokens, retry_after
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,7 +45,6 @@ LOGIN = "_login"
 HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines poll it without a login
 WRONG_TOKEN_S = 1.0  # delay before the next attempt
 MAX_FORM_BYTES = 4096
-CHECK_S = 5.0  # between two looks whether another server with this home has ended a session
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
@@ -190,9 +191,8 @@ class Gate:
         self.access = access
         self.inline = _inline_hashes()
         self.provider_routes = provider.routes() if access is not None and access.providers else ()
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        if access is not None:
-            access.sessions.on_end(self._wake)
+        self.wrong_tokens = WrongTokens()
+        self.connections = Connections(app, access, _answer) if access is not None else None
         Gate.stands = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,14 +202,15 @@ class Gate:
             return
         asked = _request_headers(scope)
         host = asked.one("host") or ""
-        if host_name(host) not in self.hosts:
+        is_ours = host_name(host) in self.hosts
+        send = self._with_security_headers(send, scope, host if is_ours else "localhost")
+        if not is_ours:
             text = "This server is not called by that name. Its operator adds names with --host."
             await _answer(scope, send, 403, text)
             return
         if "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
             return
-        send = self._with_security_headers(send, host)
         if self.access is None or scope["path"] == HEALTH:
             await self.app(scope, receive, send)
         elif scope["path"] in self.provider_routes and scope["type"] == "http":
@@ -229,14 +230,17 @@ class Gate:
             text = f"Your role is {person.role}. This needs the role engineer."
             await _answer(scope, send, 403, text)
         else:
-            await self._serve_until_end(scope, receive, send, session)
+            assert self.connections is not None
+            await self.connections.serve(scope, receive, send, session)
 
-    def _with_security_headers(self, send: Send, host: str) -> Send:
-        """Return a `send` that adds the headers to every answer."""
+    def _with_security_headers(self, send: Send, scope: Scope, host: str) -> Send:
+        """Return a `send` that adds the headers to every answer, and records what a person saves."""
         own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] == 200:
+                    record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
                 message = {**message, "headers": [*message.get("headers", []), *added]}
@@ -267,6 +271,13 @@ class Gate:
         self, scope: Scope, send: Send, asked: _RequestHeaders, given: str, place: str
     ) -> None:
         assert self.access is not None
+        address = (scope.get("client") or ("",))[0]
+        if wait_s := self.wrong_tokens.wait_s(address):
+            wait = retry_after(wait_s)
+            page = self._page(place, f"Too many wrong tokens from this address. Wait {wait} s.")
+            await _answer(scope, send, 429, page, kind="text/html", retry_after=wait)
+            return
+        await asyncio.sleep(self.wrong_tokens.delay_s())
         try:
             cookie = await asyncio.to_thread(self.access.log_in_by_token, given)
         except TunerError as error:
@@ -275,11 +286,15 @@ class Gate:
             )
             return
         if cookie is not None:
+            self.wrong_tokens.forgive(address)
             if before := self.access.sessions.find(_cookie_in(asked)):  # of another person
                 await asyncio.to_thread(self.access.sessions.end, before.key)
             secure = (asked.one("origin") or "").startswith("https:")
             await _redirect(send, place, self._cookie(cookie, secure=secure))
             return
+        self.wrong_tokens.count_wrong()
+        if count := self.wrong_tokens.to_log():
+            record_wrong_token(address, count)
         await asyncio.sleep(WRONG_TOKEN_S)
         await _answer(scope, send, 401, self._page(place, "That is not the token."), kind="text/html")
 
@@ -324,66 +339,6 @@ class Gate:
             problem=shown, action=LOGIN, place=html.escape(place, quote=True), providers=links
         )
 
-    # --- the end of a session
-
-    def _wake(self) -> None:
-        """Let all connections look whether their session has ended; called in any thread."""
-        for loop, event in list(self._waiting):
-            with contextlib.suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(event.set)
-
-    async def _end_of(self, key: str) -> None:
-        """Return as soon as a session has ended, or its person has no access any more."""
-        assert self.access is not None
-        event = asyncio.Event()
-        waits = asyncio.get_running_loop(), event
-        self._waiting.add(waits)
-        try:
-            while found := self.access.get(key):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), min(CHECK_S, self.access.sessions.left_s(found[0])))
-                event.clear()
-        finally:
-            self._waiting.discard(waits)
-
-    async def _serve_until_end(
-        self, scope: Scope, receive: Receive, send: Send, session: LoginSession
-    ) -> None:
-        """Serve a request, or a connection that stays open, no longer than its session lasts."""
-        begun = False
-
-        async def send_on(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        work = asyncio.ensure_future(self.app(scope, receive, send_on))
-        watch = asyncio.ensure_future(self._end_of(session.key))
-        try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return await work
-            work.cancel()
-            await asyncio.wait({work})
-            await self._say_ended(scope, send, session, begun=begun)
-        finally:
-            work.cancel()
-            watch.cancel()
-            await asyncio.gather(work, watch, return_exceptions=True)
-
-    async def _say_ended(self, scope: Scope, send: Send, session: LoginSession, *, begun: bool) -> None:
-        """End a connection; a page first goes to the login."""
-        assert self.access is not None
-        if not begun:
-            await _answer(scope, send, 401, "The session has ended. Log in again.")
-        elif scope["type"] == "websocket":
-            ended_early = self.access.sessions.left_s(session) > 0
-            place = provider.logout_path() if ended_early and not session.token else ""
-            await send({"type": "websocket.send", "bytes": _open_in_browser(place)})
-            await send({"type": "websocket.close", "code": 1008, "reason": ""})
-        else:
-            await send({"type": "http.response.body", "body": b""})
-
 
 def _is_login(scope: Scope) -> bool:
     return bool(scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN)
@@ -396,15 +351,6 @@ def _cookie_in(asked: _RequestHeaders) -> str:
     except CookieError:
         return ""
     return cookies[COOKIE].value if COOKIE in cookies else ""
-
-
-def _open_in_browser(place: str) -> bytes:
-    """Return the message of Streamlit that makes a page open an address; empty: its own one again."""
-    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-
-    message = ForwardMsg()
-    message.auth_redirect.url = place
-    return bytes(message.SerializeToString())
 
 
 def _path_on_server(place: str) -> str:
@@ -433,7 +379,9 @@ async def _redirect(send: Send, place: str, cookie: str = "") -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain") -> None:
+async def _answer(
+    scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain", retry_after: str = ""
+) -> None:
     """Refuse a request; closing a WebSocket before it is open is a 403 to the browser."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -443,6 +391,7 @@ async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str
         (b"content-type", f"{kind}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *([(b"retry-after", retry_after.encode())] if retry_after else []),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -14,9 +14,10 @@ from core import wire
 from core.api.machine import self_test_job
 from core.api.session import Status
 from core.evidence.noise_check import evaluate
+from core.store import audit
 from core.wire.errors import StoreError, TunerError
-from dashboard import messages, session_jobs, state
-from dashboard.server import quotas, upload
+from dashboard import format, messages, session_jobs, state
+from dashboard.server import people, quotas, upload
 from dashboard.views.machine import facts as machine_facts
 from dashboard.views.machine import runtimes, upgrades, usage
 from dashboard.widgets import job_box, live_view, page_frame, peaks, tables
@@ -53,24 +54,38 @@ def page() -> None:
 
 
 def _people() -> None:
-    """Draw what each person uses, for an admin of a server with login."""
+    """Draw what each person uses and has done, for an admin of a server with login."""
     actor = state.present_actor()
     if actor is None or not actor.sees_all:
         return
+    _uses()
+    st.markdown("#### Audit log")
+    if reason := audit.problem():
+        st.warning(f"ORTune cannot write the audit log, so it lacks actions: {format.plain(reason)}.")
+    st.download_button(
+        "Download audit log",
+        data=audit.whole,
+        file_name="ortune-audit.jsonl",
+        mime="application/jsonl",
+        key="machine.audit",
+        icon=":material/download:",
+        on_click="ignore",
+        help="Who measured, changed, deleted, exported and logged in. `ortune audit` checks and filters it.",
+    )
+
+
+def _uses() -> None:
     st.markdown("#### Use per person")
     store = state.store()
     day = store.machine_time(time.time() - quotas.DAY_S)
     uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
     if not uses:
-        st.caption("Nobody has used this server yet.")
+        st.caption("No use is recorded yet.")
         return
     tables.draw(
         usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
     )
-    try:
-        st.caption(usage.limits(quotas.present()))
-    except TunerError as error:
-        messages.report(error)
+    st.caption(usage.limits(people.quotas()))
 
 
 def _details(
