@@ -252,6 +252,9 @@ def _add_model(found: _Found, path: str) -> None:
 
 def _add_data(found: _Found, path: str) -> None:
     """A list of files may name every file of its folder."""
+    if Path(path).is_dir():
+        found.reads += _contents(Path(path).absolute())
+        return
     is_list = Path(path).suffix.lower() in (".csv", ".tsv", ".txt")
     found.reads += [path, *(_contents(Path(path).absolute().parent) if is_list else [])]
 
