@@ -44,108 +44,141 @@ class Command:
     name: str  # of the function, or of a Typer with subcommands
     help: str  # the first line of its docstring
     cls: str = ""  # of the command, in its module; empty: `Grouped`
-    workers: bool = True  # starts workers
+    workers: bool = False  # starts workers
     sub: tuple[str, ...] = ()  # of a group: the commands that start workers
 
 
 COMMANDS = {
     "tune": Command(
-        "tune", "tune", "Measure one configuration of a model and compare it with ONNX Runtime's default."
+        "tune",
+        "tune",
+        "Measure one configuration of a model and compare it with ONNX Runtime's default.",
+        workers=True,
     ),
     "compare": Command(
-        "compare", "compare", "Compare configurations of a model with a baseline under the same conditions."
+        "compare",
+        "compare",
+        "Compare configurations of a model with a baseline under the same conditions.",
+        workers=True,
     ),
     "search": Command(
         "search",
         "search",
         "Find the best configuration within limits and a time budget, and confirm it in fresh processes.",
+        workers=True,
     ),
     "searches": Command(
-        "search",
-        "studies",
-        "List, show, export and delete searches; `search --resume` continues one.",
-        workers=False,
+        "search", "studies", "List, show, export and delete searches; `search --resume` continues one."
     ),
-    "profile": Command("tune", "profile", "Show where an inference spends its time."),
+    "profile": Command(
+        "tune",
+        "profile",
+        "Show where an inference spends its time.",
+        workers=True,
+    ),
     "sweep": Command(
-        "sweep", "sweep", "Measure one or two settings at several values, all under the same conditions."
+        "sweep",
+        "sweep",
+        "Measure one or two settings at several values, all under the same conditions.",
+        workers=True,
     ),
     "load": Command(
         "load",
         "load",
         "Measure the latency of a configuration under traffic that does not wait for it.",
+        workers=True,
     ),
-    "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
+    "explain": Command(
+        "explain",
+        "explain",
+        "Show where the difference between two results comes from.",
+        workers=True,
+    ),
     "upgrade": Command(
         "upgrade",
         "upgrade",
         "Compare models in two versions of ONNX Runtime before changing from one to the other.",
+        workers=True,
     ),
     "graph": Command(
-        "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
+        "graph",
+        "graph",
+        "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it.",
+        workers=True,
     ),
-    "accuracy": Command("accuracy", "accuracy", "Measure the accuracy of models on labelled data."),
+    "accuracy": Command(
+        "accuracy",
+        "accuracy",
+        "Measure the accuracy of models on labelled data.",
+        workers=True,
+    ),
     "scorecard": Command(
-        "scorecard", "scorecard", "Check a configuration against its targets, and show which are met."
+        "scorecard",
+        "scorecard",
+        "Check a configuration against its targets, and show which are met.",
+        workers=True,
     ),
     "transform": Command(
         "transform",
         "transform",
         "Create a variant of a model: steps in the order of their options.",
         "InOrder",
+        workers=True,
     ),
     "node-errors": Command(
         "node_errors",
         "node_errors",
         "Show how much error each quantized operator adds, and how much time it saves.",
+        workers=True,
     ),
     "inspect": Command(
-        "models", "inspect_model", "Show inputs, outputs, dimensions and operators of a model."
+        "models",
+        "inspect_model",
+        "Show inputs, outputs, dimensions and operators of a model.",
+        workers=True,
     ),
     "convert": Command(
-        "models", "convert", "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."
+        "models",
+        "convert",
+        "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs.",
+        workers=True,
     ),
     "export": Command(
         "export",
         "export",
         "Export a result as YAML, as code, for other tools, or as a bundle with its model.",
+        workers=True,
     ),
     "verify": Command(
         "verify",
         "verify",
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
+        workers=True,
     ),
     "report": Command(
-        "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
+        "report",
+        "report",
+        "Write a stored result as one self-contained HTML file, or as Markdown.",
+        workers=True,
     ),
     "history": Command(
-        "history",
-        "history",
-        "List trials, newest first, or delete the raw measurements of old ones.",
-        workers=False,
+        "history", "history", "List trials, newest first, or delete the raw measurements of old ones."
     ),
     "tag": Command(
-        "tagging",
-        "tag",
-        "Star, label, note or archive trials; without an option, show their tags.",
-        workers=False,
+        "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
     ),
     "share": Command("tagging", "share", "Show results to everyone who uses this store."),
     "unshare": Command("tagging", "unshare", "Make results private: only you and admins see them."),
     "delete": Command(
-        "tagging",
-        "delete",
-        "Delete trials with their raw measurements, files and tags; running trials stay.",
-        workers=False,
+        "tagging", "delete", "Delete trials with their raw measurements, files and tags; running trials stay."
     ),
-    "show": Command("show", "show", "Show a stored result, or why there is none.", workers=False),
-    "variants": Command(
-        "variants", "app", "List, rename and delete variants; `transform` creates them.", workers=False
-    ),
+    "show": Command("show", "show", "Show a stored result, or why there is none."),
+    "variants": Command("variants", "app", "List, rename and delete variants; `transform` creates them."),
     "machine": Command(
         "machine",
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
+        workers=True,
     ),
     "runtimes": Command(
         "runtimes",
@@ -163,26 +196,18 @@ COMMANDS = {
         "schema",
         "schema",
         "Print the JSON Schema of what commands print with --json, or write all of them to files.",
-        workers=False,
     ),
-    "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses.", workers=False),
+    "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
     "audit": Command(
-        "audit",
-        "audit",
-        "Show or export the audit log: who measured, changed, deleted and exported.",
-        workers=False,
+        "audit", "audit", "Show or export the audit log: who measured, changed, deleted and exported."
     ),
     "backup": Command(
         "backup",
         "backup",
         "Copy the result store to one file, even while it is in use, and check every row of the copy.",
-        workers=False,
     ),
     "restore": Command(
-        "backup",
-        "restore",
-        "Replace the result store with a backup, and keep a copy of the current store.",
-        workers=False,
+        "backup", "restore", "Replace the result store with a backup, and keep a copy of the current store."
     ),
 }
 

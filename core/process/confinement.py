@@ -252,6 +252,9 @@ def _add_model(found: _Found, path: str) -> None:
 
 def _add_data(found: _Found, path: str) -> None:
     """A list of files may name every file of its folder."""
+    if Path(path).is_dir():
+        found.reads += _contents(Path(path).absolute())
+        return
     is_list = Path(path).suffix.lower() in (".csv", ".tsv", ".txt")
     found.reads += [path, *(_contents(Path(path).absolute().parent) if is_list else [])]
 
@@ -383,14 +386,18 @@ def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
 def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
     found.processes = payload.get("source") == "tensorflow"  # its converter is a program
     if payload.get("source") == "torchvision" and payload.get("pretrained"):
-        weights = Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")
-        with contextlib.suppress(OSError):  # the worker tells that nothing can be downloaded
-            weights.mkdir(parents=True, exist_ok=True)
-        found.network, found.writes = True, [*found.writes, str(weights)]
+        found.network = True
+        found.writes.append(_made(Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")))
 
 
 def _cache_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+
+
+def _made(cache: Path) -> str:
+    with contextlib.suppress(OSError):  # the worker tells that it cannot be written
+        cache.mkdir(parents=True, exist_ok=True)
+    return str(cache)
 
 
 def _add_installer(found: _Found) -> None:
@@ -402,8 +409,10 @@ def _add_installer(found: _Found) -> None:
         one for one in (*folders, *os.environ.get("PATH", "").split(os.pathsep)) if one[:1] == "/"
     ]
     found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
-    found.writes += [str(_cache_home() / one) for one in ("pip", "uv")]
-    found.writes += [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
+    found.writes += [
+        _made(Path(os.environ.get(f"{one.upper()}_CACHE_DIR", "") or _cache_home() / one))
+        for one in ("pip", "uv")
+    ]
 
 
 # --- outputs and space --------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from core.process.job_worker import (
 from core.process.reply_checks import check_times, checked_reply
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
-from core.wire.errors import Cancelled, TunerError, WorkerError
+from core.wire.errors import TMPDIR_HINT, Cancelled, TunerError, WorkerError
 from core.wire.runtime import OWN
 
 START_S = 60.0  # to load numpy and onnxruntime on a busy machine
@@ -168,18 +168,17 @@ class Worker:
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""
-        if self.folder is None:
-            return arguments, None
         if command == wire.LOAD and not sandbox.is_off():
             locations = partial(external_locations, cancel=self._owner.cancel)
-            rules = contestant_rules(arguments, str(self.folder), locations, self._writes)
+            rules = contestant_rules(arguments, str(self.folder or ""), locations, self._writes)
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
+            if self.folder is None:
+                raise WorkerError("There is no space for the outputs of a run.", hint=TMPDIR_HINT)
             own, named = self.folder / "outputs.npz", Path(arguments["path"])
             if command == wire.SAVE_OUTPUTS:
                 return {"path": str(own)}, named
-            with contextlib.suppress(FileNotFoundError):  # the worker tells
-                shutil.copyfile(named, own, follow_symlinks=False)
+            _copy(named, own)
             return {"path": str(own)}, None
         return arguments, None
 
@@ -246,6 +245,18 @@ def _folder() -> Iterator[Path | None]:
         except OSError:
             found = None
         yield found
+
+
+def _copy(outputs: Path, own: Path) -> None:
+    """Copy the outputs of another worker into a worker's folder; where there are none, the worker tells it."""
+    try:
+        shutil.copyfile(outputs, own, follow_symlinks=False)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise WorkerError(
+            f"The outputs `{outputs}` cannot be copied: {error.strerror or error}.", hint=TMPDIR_HINT
+        ) from error
 
 
 def _signal_group(pid: int, number: int) -> bool:

@@ -248,6 +248,7 @@ _CHANGES = sum(1 << one for one in (4, 5, 7, 8, 13))  # remove folders and files
 _WRITES = _WRITE_FILE | _READ_FILE | _READ_DIR | _TRUNCATE | _CHANGES  # no devices, sockets, pipes, links
 _LINKS = 1 << 12  # a link may lead whoever follows it elsewhere
 _RIGHTS_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of rights; later versions have these
+_MOST_THREADS = 32_768  # of this user, beyond which a worker starts none; the kernel exempts root
 _OF_NETWORK, _SCOPES = 0b11, 0b11  # bind and connect of TCP; abstract sockets and signals
 
 
@@ -363,6 +364,7 @@ def _check(result: int, what: str) -> int:
 
 def _limit(rules: Rules) -> None:
     most_of = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": rules["files"], "RLIMIT_FSIZE": rules["file_bytes"]}
+    most_of["RLIMIT_NPROC"] = _MOST_THREADS
     if not (rules["gpu"] or rules["processes"] or rules["network"]):  # drivers reserve address space
         most_of["RLIMIT_DATA"] = memory_limit()
     for name, most in most_of.items():

@@ -20,9 +20,11 @@ from core.process.confinement import confined, contestant_rules, fork_server_rul
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
 from core.process.model_files import external_files
+from core.run.fleet import on_host
 from core.wire import sandbox as rules_of
-from core.wire.errors import ModelError, TunerError, WorkerError
+from core.wire.errors import ModelError, SpecError, TunerError, WorkerError
 from core.worker import sandbox
+from docs.generator import tree
 from tests import tiny_models
 from tests.integration.test_streams import contestant_plan, two_cpus
 from tests.waiting import WAIT_S
@@ -245,6 +247,45 @@ def test_a_folder_of_libraries_never_opens_the_home(
     assert list(found.values()) == ["PermissionError", "PermissionError", "done"]
 
 
+@pytest.mark.parametrize("version", range(8))
+def test_an_older_kernel_confines_what_it_can(places: Mapping[str, Path], version: int) -> None:
+    """The kernel that runs the test knows all versions; 0 stands for one without Landlock."""
+    offered = f"sandbox.offer = lambda: {{'landlock': {version}, 'seccomp': True, 'lacks': []}}"
+    own, other = places["own"], places["other"]
+    lines = [
+        f"Path('{own}/new').write_text('x')",
+        f"Path('{own}/new').rename('{own}/moved')",
+        f"Path('{other}/file').read_text()",
+        f"Path('{other}/new').write_text('x')",
+        "os.fork()",
+        "socket.socket()",
+    ]
+    found = attempts(confined_to(places), *lines, code=TRY.replace("asked =", f"{offered}\nasked ="))
+    outside = "PermissionError" if version else "done"
+    assert list(found.values()) == ["done", "done", outside, outside, "PermissionError", "PermissionError"]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_what_an_older_kernel_lacks_is_said(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    class Kernel:
+        def syscall(self, *arguments: Any) -> int:
+            return version or -1
+
+    monkeypatch.setattr(sandbox, "_LIBC", Kernel())
+    lacks = sandbox.offer()["lacks"]
+    assert ("truncation of files" in lacks) == (0 < version < 3)
+    assert ("TCP in Landlock" in lacks) == (version < 4)
+    assert ("signals and abstract sockets" in lacks) == (version < 6)
+    assert any(one.startswith("files") for one in lacks) == (version < 1)
+
+
+def test_a_system_without_any_means_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_LIBC", None)
+    assert sandbox.offer()["landlock"] == 0
+    assert not sandbox.offer()["seccomp"]
+    sandbox.enter(rules_of.rules())  # does nothing
+
+
 def test_a_limit_that_was_lower_stays(places: Mapping[str, Path]) -> None:
     code = TRY.replace(
         "sandbox.enter(", "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, -1))\nsandbox.enter("
@@ -272,7 +313,38 @@ def test_without_a_sandbox_only_where_the_operator_says_so(
     with Workers(threading.Event()) as workers:
         worker = workers.start("one")
         plan = contestant_plan(tiny_models.mlp(tmp_path / "n.onnx"))
-        assert worker.ask(wire.LOAD, plan, timeout_s=WAIT_S)["batch_size"] == 2
+        loaded = worker.ask(wire.LOAD, plan, timeout_s=WAIT_S)
+    assert rules_of.NOTE in loaded["notes"]
+
+
+def test_no_result_is_marked_where_the_sandbox_is_on(tmp_path: Path) -> None:
+    with Workers(threading.Event()) as workers:
+        plan = contestant_plan(tiny_models.mlp(tmp_path / "n.onnx"))
+        assert rules_of.NOTE not in workers.start("one").ask(wire.LOAD, plan, timeout_s=WAIT_S)["notes"]
+
+
+def test_a_question_to_a_host_does_not_turn_off_its_sandbox() -> None:
+    asked: Any = {
+        "key": "0" * 16,
+        "arguments": ["tune", "m.onnx", "--no-sandbox"],
+        "parcels": {},
+        "texts": {},
+    }
+    with pytest.raises(SpecError, match="an option of the host"):
+        on_host._start(asked)
+
+
+WITH_WORKERS = {
+    *("tune", "compare", "search", "profile", "sweep", "load", "explain", "upgrade", "graph", "accuracy"),
+    *("scorecard", "transform", "node-errors", "inspect", "convert", "export", "verify", "report", "machine"),
+    *("runtimes add", "runtimes check", "fleet host", "fleet run", "fleet resume"),
+}
+
+
+@pytest.mark.parametrize("node", tree.nodes(), ids=lambda node: node.name)
+def test_the_commands_that_start_workers_take_the_option(node: tree.Node) -> None:
+    expected = node.name in WITH_WORKERS
+    assert any(rules_of.FLAG in one.opts for one in node.parameters) == expected
 
 
 def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,6 +180,8 @@ def test_a_list_of_data_opens_its_folder_but_never_the_home(
 
     assert reads(tmp_path / "user" / "images" / "rows.csv") >= {str(tmp_path / "user" / "images")}
     assert reads(rows) == {str(rows), str(tmp_path / "user" / "images")}
+    assert reads(tmp_path / "user") == {str(rows), str(tmp_path / "user" / "images")}
+    assert reads(tmp_path / "user" / "images") == {str(tmp_path / "user" / "images")}
 
 
 def test_the_largest_file_leaves_a_reserve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def run_program(command: Sequence[str], progress: Progress, stage: str) -> list[
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        cwd=tempfile.gettempdir(),  # uv looks for a project in the folders above, which the sandbox closes
+        cwd=tempfile.gettempdir(),  # `uv` would read the settings of a project around the current folder
         text=True,
         errors="replace",
     )
