@@ -248,7 +248,7 @@ def _folder() -> Iterator[Path | None]:
 
 
 def _copy(outputs: Path, own: Path) -> None:
-    """Copy the outputs of another worker into a worker's folder; where there are none, the worker tells it."""
+    """Copy the outputs of another worker into a worker's folder; where there are none, the worker tells."""
     try:
         shutil.copyfile(outputs, own, follow_symlinks=False)
     except FileNotFoundError:
