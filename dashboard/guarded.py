@@ -42,6 +42,11 @@ class _Guarded:
     ) -> None:
         self._service, self._ask, self._methods, self._parts = service, ask, methods, parts or {}
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The kind of the service: the API checks what it is given."""
+        return type(self._service)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
         if name in self._parts:

@@ -17,17 +17,14 @@ def main(
     name: Annotated[str, typer.Argument(help="Name of the token, such as that of its user.")],
     role: Annotated[str, typer.Argument(help=f"One of {', '.join(ROLES)}.")],
 ) -> None:
-    """Make a token. It is shown once; the people file keeps its hash only."""
+    """Make a token: it goes to stderr, once; its lines for the people file go to stdout."""
     if not TOKEN_NAME.fullmatch(name):
         _refuse(f"`{name[:80]}` is no name of a token. Use letters, digits, dots, - and _.")
     if role not in ROLES:
         _refuse(f"`{role[:80]}` is no role. Use one of {', '.join(ROLES)}.")
     token = secrets.token_urlsafe(32)
-    print(  # noqa: T201
-        f"# Give this token to its user. It is shown only now: {token}\n"
-        f'# Add these lines to the people file:\n[tokens."{name}"]\nrole = "{role}"\n'
-        f'sha256 = "{hash_of(token)}"'
-    )
+    print(f"The token of {name}, shown only now: {token}", file=sys.stderr)  # noqa: T201
+    print(f'\n[tokens."{name}"]\nrole = "{role}"\nsha256 = "{hash_of(token)}"')  # noqa: T201
 
 
 def _refuse(message: str) -> None:

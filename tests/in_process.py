@@ -84,6 +84,7 @@ class _Here:
     job: str
     payload: Mapping[str, Any]
     on_progress: Callable[[Progress], None] | None
+    on_tick: Callable[[], None] = lambda: None
 
     def __enter__(self) -> _Here:
         return self

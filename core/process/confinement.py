@@ -12,7 +12,7 @@ import os
 import stat
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,8 @@ from core.process import scratch
 from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
-from core.wire.errors import SpecError, WorkerError, unwritable
+from core.wire.engines import ENGINES
+from core.wire.errors import TMPDIR_HINT, SpecError, WorkerError, unwritable
 from core.wire.files import expand_home, home
 
 Role = Literal[
@@ -104,7 +105,8 @@ PLANS: Mapping[str, Any] = {
 
 DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
 RESERVE_BYTES = 512 << 20  # free space that no worker may use up
-_LEAST_FILE_BYTES = 64 << 20
+_LEAST_FILE_BYTES = 64 << 20  # that a worker may always write, in one file
+FILLING_BYTES = 64 << 20  # in a worker's folders: who has written more counts as the one that fills the disk
 
 
 # --- a job --------------------------------------------------------------------------------------------------
@@ -116,6 +118,11 @@ class Confined:
 
     payload: dict[str, Any]
     drafts: dict[Path, Path]  # folder that the worker writes into -> target
+    scratch: str  # its folder for temporary files
+
+    def check_space(self) -> None:
+        """Raise where the worker fills a disk, see `check_space`."""
+        check_space([self.scratch, *map(str, self.drafts)])
 
     def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Move the outputs to their targets, and return the reply with the targets' paths.
@@ -152,7 +159,7 @@ def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locat
         drafts = {draft: target for draft, target in found.drafts}
         if not sandbox.is_off():
             sent = {**sent, sandbox.KEY: found.rules(folder)}
-        yield Confined(sent, drafts)
+        yield Confined(sent, drafts, folder)
 
 
 def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,18 +346,26 @@ def _add_session(session: Mapping[str, Any], found: _Found) -> None:
         session["run_config_entries"],
         ((one["name"], one["options"]) for one in providers),
     )
+    _add_settings(named, found)
+
+
+def _add_settings(named: Iterable[tuple[str, str]], found: _Found) -> None:
+    """The files and folders that settings make an engine read or write."""
     for _, text in named:
-        path = expand_home(text)
-        if path.exists():
-            found.writes += _contents(path.absolute()) if path.is_dir() else [str(path)]
+        path = expand_home(text).absolute()
+        if path.is_file():
+            found.writes.append(str(path))
         else:
-            found.writes += _contents(path.absolute().parent)
+            found.writes += _contents(path if path.is_dir() else path.parent)
 
 
 def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
     """Compilers run as processes; PyTorch and devices of OpenVINO need the nodes of GPUs."""
-    found.processes |= "compile" in plan["engine"]
-    found.gpu |= plan.get("torch") is not None or plan.get("openvino", {}).get("device", "CPU") != "CPU"
+    openvino = plan.get("openvino", {})
+    texts = {name: one for name, one in openvino.get("properties", {}).items() if isinstance(one, str)}
+    _add_settings(named_paths(texts, {}, ()), found)
+    found.processes |= ENGINES[plan["engine"]].compiles
+    found.gpu |= plan.get("torch") is not None or openvino.get("device", "CPU") != "CPU"
 
 
 # --- needs of jobs ------------------------------------------------------------------------------------------
@@ -359,8 +374,6 @@ def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
 def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
     if job in (wire.ENVIRONMENT, wire.CAPABILITIES):  # each provider is tried in a process of its own
         found.processes = found.gpu = True
-    elif job == wire.TRANSFORM:
-        found.processes = True
     elif job == wire.EXPORT:
         _add_export(payload, found)
     elif job == wire.INSTALL:
@@ -459,3 +472,24 @@ def free_bytes(path: str) -> int:
     """
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+def check_space(folders: Sequence[str]) -> None:
+    """Raise where a disk is nearly full and a worker's own folders on it hold much.
+
+    Raises:
+        WorkerError: the caller should end the worker.
+    """
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            if free_bytes(folder) < RESERVE_BYTES and (held := _held_bytes(folder)) > FILLING_BYTES:
+                raise WorkerError(
+                    f"The worker was ended because it fills the disk: its files in `{folder}` hold "
+                    f"{held >> 20} MiB, and less than {RESERVE_BYTES >> 20} MiB are free.",
+                    hint=TMPDIR_HINT,
+                )
+
+
+def _held_bytes(folder: str) -> int:
+    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sum(512 * one.lstat().st_blocks for one in files)

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,9 +31,8 @@ import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import contestant_rules, fork_server_rules, marked, take
+from core.process.confinement import check_space, contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
-    checked_reply,
     crash_error,
     external_locations,
     last_words,
@@ -41,6 +40,7 @@ from core.process.job_worker import (
     worker_command,
     worker_environment,
 )
+from core.process.reply_checks import check_times, checked_reply
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -77,8 +77,8 @@ class _WorkerChannel:
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
             self.socket.sendall(data[sent:])
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the reply to the last request.
+    def receive(self, timeout_s: float, on_tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Return the reply to the last request; `on_tick` is called at every look, and may raise.
 
         Raises:
             Cancelled: `cancel` was set.
@@ -95,6 +95,7 @@ class _WorkerChannel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
+            on_tick()
             if self._readable.poll(1000 * min(left, TICK_S)):
                 try:
                     self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
@@ -136,9 +137,10 @@ class Worker:
         """
         arguments, target = self._confined(command, arguments)
         self.thaw()
+        began = time.monotonic()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s)
+            reply = self._line.receive(timeout_s, self._check_space)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -148,13 +150,21 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         try:
-            found = checked_reply(reply, command, f"The worker of `{self.label}`")
+            found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
+            check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
         except WorkerError:
             self.kill()
             raise
         if target is not None:
             take(Path(arguments["path"]), target)
         return cast(Reply, marked(found)) if command == wire.LOAD else found
+
+    def _check_space(self) -> None:
+        try:
+            check_space([str(self.folder or "")])
+        except WorkerError:
+            self.kill()
+            raise
 
     def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
         """Return the arguments with the worker's own files, and where to move what it writes."""

@@ -25,11 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
 
-import msgspec
-
 from core import wire
 from core.process import runtimes, scratch
 from core.process.confinement import confined
+from core.process.reply_checks import checked_reply
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -41,6 +40,8 @@ TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
 EXIT_GRACE_S = 3.0  # for a worker to exit by itself after its reply
 STDERR_TAIL_BYTES = 4096
 CHUNK_BYTES = 1 << 16
+MOST_PROGRESS = 200.0  # progress messages of a worker at once, and then per second
+PROGRESS_RATE = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +113,12 @@ def run_job(
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
+                conversation.on_tick = asked.check_space
                 reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
-        checked_reply(reply, job, f"The worker for `{job}`")
+        checked_reply(reply, job, f"The worker for `{job}`", asked.payload)
         return cast(Reply, asked.publish(reply))
 
 
@@ -128,27 +130,6 @@ def external_locations(model: Path, cancel: threading.Event | None = None) -> li
     """
     plan: wire.ExternalDataPlan = {"path": str(model)}
     return run_job(wire.EXTERNAL_DATA, plan, cancel=cancel)["locations"]
-
-
-def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
-    """Return `reply` unchanged, after a check that it has the reply type of `request`.
-
-    Args:
-        reply: from another process.
-        request: that is replied to.
-        who: the sender, for the message.
-
-    Raises:
-        WorkerError: a field is missing or holds something else.
-    """
-    try:
-        msgspec.convert(reply, request.reply)  # the converted reply is dropped: it has 1.0 for 1
-    except (msgspec.ValidationError, UnicodeError, SystemError) as error:  # the last two: no text, no double
-        raise WorkerError(
-            f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
-            hint="Check the installation with `ortune machine`.",
-        ) from error
-    return cast(Reply, reply)
 
 
 def worker_command(runtime: str = OWN) -> list[str]:
@@ -252,8 +233,12 @@ class _Conversation:
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.job = job
+        self.most_bytes = getattr(job, "most_bytes", MAX_LINE_BYTES)
         self.process = process
         self.on_progress = on_progress
+        self.on_tick: Callable[[], None] = lambda: None  # called at every look; it may raise
+        self.progress_left = MOST_PROGRESS
+        self.progress_at = time.monotonic()
         self.channel_state = RequestChannel()
         self.unsent = memoryview(self.channel_state.request(job, payload))
         self.stderr_tail = b""
@@ -282,6 +267,7 @@ class _Conversation:
                 raise _cancelled(self.job)
             if time.monotonic() > deadline:
                 raise self._timed_out(timeout_s)
+            self.on_tick()
             left = _has_exited(self.process)
             self._exchange()
             if (reply := self._reply()) is not None:
@@ -325,8 +311,8 @@ class _Conversation:
                 self.channel_state.receive_bytes(data)
             except BrokenChannel as flood:
                 raise WorkerError(
-                    f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
-                    hint="Use fewer runs.",
+                    f"The worker for `{self.job}` answered with more than {self.most_bytes:,} bytes.",
+                    hint="Use fewer runs, or a smaller model.",
                 ) from flood
 
     def _reply(self) -> dict[str, Any] | None:
@@ -339,6 +325,12 @@ class _Conversation:
 
     def _progress(self, stage: str, done: int, total: int, text: str = "") -> None:
         self.stage = stage
+        now = time.monotonic()
+        self.progress_left = min(MOST_PROGRESS, self.progress_left + (now - self.progress_at) * PROGRESS_RATE)
+        self.progress_at = now
+        if self.progress_left < 1:  # a flood: the reply still comes
+            return
+        self.progress_left -= 1
         if self.on_progress is not None:
             self.on_progress(Progress(stage=stage, done=done, total=total, text=text))
 

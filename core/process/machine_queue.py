@@ -15,17 +15,14 @@ queue: against that only the operator helps.
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import secrets
-import stat
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +30,8 @@ import filelock
 import psutil
 
 from core.process import fair_order
+from core.process.queue_files import MOST_TURNS, USED, Ticket, plain, read, read_uses, unusable, write
+from core.process.queue_files import is_alive as is_alive
 from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
@@ -40,18 +39,6 @@ LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 LATER_POLLS_AFTER_S = 5.0
-START_TOLERANCE_S = (
-    2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
-)
-MAX_TICKET_BYTES = 10_000
-USED = "used-"  # and the number of a user: the file with this user's recent turns
-MOST_TURNS = 1000  # in such a file
-MAX_USED_BYTES = 500_000
-MOST_PREDICTED_S = 7 * 86_400.0
-MOST_TEXT = 200  # characters of a text in a ticket
-MOST_PID = 2**31 - 1
-# Follows no link, and does not block on a FIFO.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,30 +61,10 @@ class Entry:
         return f"{self.person or self.owner}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ticket:
-    """Content of a ticket file."""
-
-    pid: int
-    started: float  # the process's start, seconds since the epoch: a reused pid has another one
-    owner: str
-    what: str
-    since: float
-    running: bool
-    person: str = ""
-    predicted_s: float | None = None
-    gives_way: bool = False
-    uid: int | None = None  # owner of the file, not written in it; None: unknown on this system
-
-    @property
-    def user(self) -> str:
-        return "" if self.uid is None else str(self.uid)
-
-
 class Place:
     """The place of one job in the queue: its ticket, and the lock once it is the job's turn."""
 
-    def __init__(self, folder: Path, ticket: _Ticket, name: str) -> None:
+    def __init__(self, folder: Path, ticket: Ticket, name: str) -> None:
         """Describe a ticket that is not written yet."""
         self.path, self.ticket = folder / name, ticket
         self.lock: filelock.BaseFileLock | None = None
@@ -114,7 +81,7 @@ class MachineQueue:
     def __init__(self, folder: Path | None = None) -> None:
         named = os.environ.get(variables.QUEUE)
         self.folder = folder or (Path(named) if named else Path(tempfile.gettempdir()) / "ortune-queue")
-        self._known: dict[str, tuple[tuple[int, ...], _Ticket]] = {}  # by name, with the stamps of the file
+        self._known: dict[str, tuple[tuple[int, ...], Ticket]] = {}  # by name, with the stamps of the file
 
     @contextmanager
     def turn(
@@ -167,7 +134,7 @@ class MachineQueue:
             StoreError: the folder of the queue cannot be used.
         """
         self._prepare()
-        ticket = _Ticket(
+        ticket = Ticket(
             pid=os.getpid(),
             started=psutil.Process().create_time(),
             owner=owner,
@@ -180,7 +147,7 @@ class MachineQueue:
             uid=os.getuid() if hasattr(os, "getuid") else None,
         )
         place = Place(self.folder, ticket, f"{time.time_ns():020d}-{secrets.token_hex(4)}.json")
-        _write(place.path, _plain(ticket))
+        write(place.path, plain(ticket))
         return place
 
     def wait(
@@ -227,7 +194,7 @@ class MachineQueue:
             on_wait(max(ahead, 1), holders[0] if holders else "")
         for one in places:
             if not one.path.exists():  # removed by a cleaner of temporary files; the place is kept
-                _write(one.path, _plain(one.ticket))
+                write(one.path, plain(one.ticket))
         return None
 
     def _try_lock(self, place: Place) -> bool:
@@ -238,7 +205,7 @@ class MachineQueue:
         place.lock = lock
         place.ticket = replace(place.ticket, running=True, since=time.time())
         try:
-            _write(place.path, _plain(place.ticket))
+            write(place.path, plain(place.ticket))
         except StoreError:
             self.leave(place)
             raise
@@ -276,9 +243,9 @@ class MachineQueue:
             found.append(replace(entry, place=len(found), starts_in_s=starts_in_s))
         return found
 
-    def _live_tickets(self) -> list[tuple[Path, _Ticket]]:
+    def _live_tickets(self) -> list[tuple[Path, Ticket]]:
         """Tickets of living processes by age; foreign and unreadable files are ignored and kept."""
-        found: list[tuple[Path, _Ticket]] = []
+        found: list[tuple[Path, Ticket]] = []
         alive: dict[tuple[int, float, int | None], bool] = {}  # many tickets name the same process
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []:
             ticket = self._ticket(path)
@@ -298,7 +265,7 @@ class MachineQueue:
         self._known = {name: one for name, one in list(known.items()) if name in names}
         return found
 
-    def _ticket(self, path: Path) -> _Ticket | None:
+    def _ticket(self, path: Path) -> Ticket | None:
         """The content of a ticket, read again only when the file has changed."""
         try:
             facts = path.lstat()
@@ -308,25 +275,25 @@ class MachineQueue:
         known = self._known.get(path.name)
         if known is not None and known[0] == stamps:
             return known[1]
-        ticket = _read(path)
+        ticket = read(path)
         if ticket is not None:
             self._known[path.name] = stamps, ticket
         return ticket
 
     # --- past use ---------------------------------------------------------------------------------------
 
-    def _record_use(self, ticket: _Ticket) -> None:
+    def _record_use(self, ticket: Ticket) -> None:
         """Add a turn to the file of this user; only the holder of the lock writes."""
         now = time.time()
         path = self.folder / f"{USED}{ticket.user or 0}"
-        earlier = [one for one in _read_uses(path) or [] if one.ended > now - fair_order.WINDOW_S]
+        earlier = [one for one in read_uses(path) or [] if one.ended > now - fair_order.WINDOW_S]
         turn = fair_order.Turn(ticket.user, ticket.person, min(ticket.since, now), now)
         kept = [(one.person, one.began, one.ended) for one in [*earlier, turn]]
-        _write(path, kept[-MOST_TURNS:])
+        write(path, kept[-MOST_TURNS:])
 
     def _uses(self, now: float) -> Iterator[fair_order.Turn]:
         for path in self.folder.glob(f"{USED}*") if self.folder.is_dir() else []:
-            yield from (one for one in _read_uses(path) or [] if one.began <= one.ended <= now)
+            yield from (one for one in read_uses(path) or [] if one.began <= one.ended <= now)
 
     def _prepare(self) -> None:
         """Make the folder, writable for every user; sticky, so that no user removes another's ticket.
@@ -342,35 +309,12 @@ class MachineQueue:
                     one.chmod(0o1777 if one == self.folder else 0o755)
             found = self.folder.lstat()
         except OSError as error:
-            raise _unusable(self.folder, error) from error
+            raise unusable(self.folder, error) from error
         if hasattr(os, "geteuid") and stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
-            raise _unusable(self.folder, OSError(0, "it is a link that another user made"))
+            raise unusable(self.folder, OSError(0, "it is a link that another user made"))
 
 
-def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
-    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
-
-    Args:
-        pid: any number, also an invalid one.
-        started: likewise.
-        uid: the required owner; None: any owner.
-    """
-    if not 0 < pid <= MOST_PID:
-        return False
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started) <= START_TOLERANCE_S
-            and process.status() != psutil.STATUS_ZOMBIE
-            and (uid is None or uid in process.uids()[:2])
-        )
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return uid is None  # it exists; this user may read no more of it
-
-
-def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
+def _entry_from_ticket(name: str, ticket: Ticket) -> Entry:
     return Entry(
         ticket=name,
         owner=ticket.owner,
@@ -382,7 +326,7 @@ def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
     )
 
 
-def _waiting(name: str, ticket: _Ticket) -> fair_order.Waiting:
+def _waiting(name: str, ticket: Ticket) -> fair_order.Waiting:
     """The ticket for the order; no process is older in the queue than itself."""
     digits = name.partition("-")[0]
     named = int(digits) / 1e9 if digits.isascii() and digits.isdigit() else time.time()
@@ -402,85 +346,5 @@ def _try_lock(lock: filelock.BaseFileLock) -> bool:
     except filelock.Timeout:
         return False
     except OSError as error:
-        raise _unusable(Path(lock.lock_file), error) from error
+        raise unusable(Path(lock.lock_file), error) from error
     return True
-
-
-def _plain(ticket: _Ticket) -> dict[str, Any]:
-    return {name: value for name, value in asdict(ticket).items() if name != "uid"}
-
-
-def _write(path: Path, content: object) -> None:
-    """Write atomically, so that a reader never finds an incomplete file."""
-    draft = path.with_suffix(f".{secrets.token_hex(8)}")
-    try:
-        with draft.open("x") as file:  # never into an existing file or along a link
-            file.write(json.dumps(content))
-        draft.chmod(0o644)
-        draft.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise _unusable(path.parent, error) from error
-
-
-def _content(path: Path, most_bytes: int) -> tuple[Any, int | None]:
-    """Return the JSON of a regular file, and the owner of the file; None: unknown on this system.
-
-    Raises:
-        OSError, ValueError, RecursionError: it cannot be read.
-    """
-    with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise ValueError(path)
-        return json.loads(file.read(most_bytes)), facts.st_uid if hasattr(os, "getuid") else None
-
-
-def _read(path: Path) -> _Ticket | None:
-    try:
-        data, uid = _content(path, MAX_TICKET_BYTES)
-        since, predicted_s = float(data["since"]), data.get("predicted_s")
-        return _Ticket(
-            pid=int(data["pid"]),
-            started=float(data["started"]),
-            owner=_escaped(data["owner"]),
-            what=_escaped(data["what"]),
-            since=since if math.isfinite(since) and 0 <= since <= time.time() else time.time(),
-            running=data["running"] is True,
-            person=_escaped(data.get("person", "")),
-            predicted_s=None if predicted_s is None else min(MOST_PREDICTED_S, max(0.0, float(predicted_s))),
-            gives_way=data.get("gives_way") is True,
-            uid=uid,
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        return None
-
-
-def _read_uses(path: Path) -> list[fair_order.Turn] | None:
-    """Turns in the file of a user; None: it is not this user's own, or no list of turns."""
-    try:
-        data, uid = _content(path, MAX_USED_BYTES)
-        if uid is not None and path.name != f"{USED}{uid}":
-            return None
-        user = "" if uid is None else str(uid)
-        found = [
-            fair_order.Turn(user, _escaped(person), float(began), float(ended))
-            for person, began, ended in data[-MOST_TURNS:]
-        ]
-        return [one for one in found if math.isfinite(one.began) and math.isfinite(one.ended)]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        return None
-
-
-def _escaped(text: object) -> str:
-    """Return a ticket's text with control characters escaped, because they could steer a terminal."""
-    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
-    return "".join(signs)[:MOST_TEXT]
-
-
-def _unusable(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"The machine's queue needs `{path}`, but it cannot be used: {error.strerror or error}.",
-        hint="Set ORTUNE_QUEUE to a folder that every user of this machine may write.",
-    )

@@ -135,6 +135,8 @@ class Scheduler:
         with contextlib.suppress(StoreError):  # the job fails with it when it is to run
             self._enter(entry)
         with self._changed:
+            if self._closing:
+                self._leave(entry)
             self._refuse_when_closed()
             self._waiting.append(entry)
             self._entries = 0.0, []

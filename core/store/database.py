@@ -359,8 +359,8 @@ def _hide_private(db: sqlite3.Connection, person: str) -> None:
     db.create_function("reader", 0, lambda: person, deterministic=True)
     for table, key in (KEYS | {"marks": "id", "samples": "trial"}).items():
         db.execute(
-            f"CREATE TEMP VIEW {table} AS SELECT rowid, * FROM main.{table} WHERE {key} NOT IN"  # noqa: S608
-            " (SELECT id FROM main.visibility WHERE private AND person <> reader())"
+            f"CREATE TEMP VIEW {table} AS SELECT rowid, * FROM main.{table} AS one WHERE NOT EXISTS"  # noqa: S608
+            f" (SELECT 1 FROM main.visibility WHERE id = one.{key} AND private AND person <> reader())"
         )
 
 

@@ -1045,24 +1045,34 @@ class Request(str, Generic[Reply]):
     """The name of a job or command, with the type of its reply."""
 
     reply: type[Reply]
+    most_bytes: int
 
-    def __new__(cls, name: str, reply: type[Reply]) -> Request[Reply]:
-        """Create the request `name`, whose reply has the type `reply`."""
+    def __new__(cls, name: str, reply: type[Reply], most_bytes: int = 32 << 20) -> Request[Reply]:
+        """Create a request.
+
+        Args:
+            name: of the job or command.
+            reply: type of its reply.
+            most_bytes: largest size of all its messages, progress included.
+        """
         one = super().__new__(cls, name)
-        one.reply = reply
+        one.reply, one.most_bytes = reply, most_bytes
         return one
+
+
+_LARGE = 256 << 20  # lists of every latency, node or position
 
 
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
-INSPECT = Request("inspect", ModelInfo)
+INSPECT = Request("inspect", ModelInfo, _LARGE)
 EXTERNAL_DATA = Request("external_data", ExternalDataReply)
 LOAD_CHECK = Request("load_check", LoadCheckReply)
-PROFILE = Request("profile", ProfileReply)
+PROFILE = Request("profile", ProfileReply, _LARGE)
 EXPORT = Request("export", ExportReply)
-TRANSFORM = Request("transform", TransformReply)
-ACCURACY = Request("accuracy", AccuracyReply)
-NODE_ERRORS = Request("node_errors", NodeErrorsReply)
+TRANSFORM = Request("transform", TransformReply, _LARGE)
+ACCURACY = Request("accuracy", AccuracyReply, _LARGE)
+NODE_ERRORS = Request("node_errors", NodeErrorsReply, _LARGE)
 EXPLAIN = Request("explain", ExplainReply)
 PROFILED_PASS = Request("profiled_pass", PassReply)
 NAMED_MODEL = Request("named_model", NamedModelReply)
@@ -1070,16 +1080,16 @@ SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
-READ_PROFILE = Request("read_profile", ReadProfileReply)
+READ_PROFILE = Request("read_profile", ReadProfileReply, _LARGE)
 INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
-IMPORT = Request("import", ImportReply)
+IMPORT = Request("import", ImportReply, _LARGE)
 LOADGEN = Request("loadgen", LoadGenReply)
 
 
 GRAPH = Request("graph", GraphReply)
 SAVE_GRAPH = Request("save_graph", SaveGraphReply)
-LAYOUT = Request("layout", LayoutReply)
+LAYOUT = Request("layout", LayoutReply, _LARGE)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
 
@@ -1098,8 +1108,8 @@ REAP = Request("reap", ReapReply)
 
 # commands of a contestant
 LOAD = Request("load", LoadReply)
-WARM = Request("warm", WarmReply)
-BLOCK = Request("block", BlockReply)
+WARM = Request("warm", WarmReply, _LARGE)
+BLOCK = Request("block", BlockReply, _LARGE)
 COST = Request("cost", CostReply)
 FOOTPRINT = Request("footprint", FootprintReply)
 NEW_SHAPES = Request("new_shapes", NewShapesReply)

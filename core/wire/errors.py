@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -28,8 +29,22 @@ _MOST_CHARACTERS = 4000
 
 def _shortened(text: str) -> str:
     """Shorten long words and texts: some names, of files or inside models, have 100,000 characters."""
-    cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
+    cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", without_controls(text))
     return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
+
+
+def without_controls(text: str) -> str:
+    """Return `text` with the characters that could steer a terminal or a reader as escapes.
+
+    These are controls other than line ends and tabs, marks of direction, and lone surrogates.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one.encode("unicode_escape").decode() if _steers(one) else one for one in text)
+
+
+def _steers(sign: str) -> bool:
+    return sign not in "\n\t" and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def range_rule(what: str, low: float | None, high: float | None) -> str:

@@ -278,6 +278,10 @@ def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
     rules = payload.pop(sandbox_rules.KEY, None) if isinstance(payload, dict) else None
     if job is not _forkserver:
         lifeline.set_oom_victim()
+    if job is _transform:
+        from core.worker import spare_process
+
+        spare_process.prepare(rules, "core.worker.models.checking", "load_by_default")
     try:
         sandbox.enter_required(rules)
     except WorkerError as error:

@@ -19,7 +19,7 @@ import site
 import stat
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def _code() -> set[str]:
     found |= set(sys.path) - {*named, "", script, str(ROOT)}  # also what editable installs add
     found |= set(filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
     found |= {one for folder in [*found] if folder.endswith("-packages") for one in _linked(folder)}
-    return {one for one in found if not _holds_private(one)}
+    return found
 
 
 def _linked(folder: str) -> Iterator[str]:
@@ -71,11 +71,22 @@ def _linked(folder: str) -> Iterator[str]:
         yield from (os.path.realpath(one.path) for one in entries if one.is_symlink())
 
 
-def _holds_private(folder: str) -> bool:
-    """Whether the user's home or ORTune's own folder lies in a folder."""
+def _private() -> list[str]:
+    """The user's home, ORTune's own folder and the secrets of its server: never readable as code."""
+    found = (os.path.expanduser("~"), home(), ROOT / ".streamlit")  # noqa: PTH111 - texts
+    return [real for one in found if (real := os.path.realpath(one)) != "/"]
+
+
+def _without_private(folder: str, private: Sequence[str], depth: int = 4) -> Iterator[str]:
+    """A folder, or where it holds a private one, its contents without that one."""
     real = os.path.realpath(folder)
-    private = (os.path.realpath(os.path.expanduser("~")), os.path.realpath(home()))  # noqa: PTH111 - texts
-    return any(os.path.commonpath([real, one]) == real for one in private)
+    if not any(one == real or one.startswith(f"{real.rstrip('/')}/") for one in private):
+        yield real
+    elif real not in ("/", *private) and depth:
+        with contextlib.suppress(OSError), os.scandir(real) as entries:
+            for entry in entries:
+                if not entry.is_symlink():
+                    yield from _without_private(entry.path, private, depth - 1)
 
 
 # --- system calls -------------------------------------------------------------------------------------------
@@ -356,9 +367,9 @@ def _limit(rules: Rules) -> None:
         most_of["RLIMIT_DATA"] = memory_limit()
     for name, most in most_of.items():
         number = getattr(resource, name)
-        hard = resource.getrlimit(number)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(number, (most, most))
+        now = resource.getrlimit(number)
+        soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
+        resource.setrlimit(number, (soft, hard))
 
 
 def _landlock(rules: Rules, version: int) -> None:
@@ -380,7 +391,9 @@ def _landlock(rules: Rules, version: int) -> None:
 
 
 def _allow(ruleset: int, rules: Rules, handled: int) -> None:
-    reads: list[Iterable[str]] = [_SYSTEM, _FILES, _code(), rules["read"]]
+    private = _private()
+    shared = {part for one in (*_SYSTEM, *_code()) for part in _without_private(one, private)}
+    reads: list[Iterable[str]] = [shared, _FILES, rules["read"]]
     if rules["network"]:
         reads.append(_NETWORK_FILES)
     writes: list[Iterable[str]] = [_WRITABLE, rules["write"], filter(None, [rules["scratch"]])]

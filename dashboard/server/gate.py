@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import html
 import ipaddress
@@ -30,6 +29,7 @@ from core.wire import variables
 from core.wire.errors import TunerError
 from dashboard.server import provider
 from dashboard.server.audited import record_saved_file, record_wrong_token
+from dashboard.server.connections import Connections
 from dashboard.server.login_sessions import COOKIE, PERSON
 from dashboard.server.wrong_tokens import WrongTokens, retry_after
 
@@ -45,7 +45,6 @@ LOGIN = "_login"
 HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines poll it without a login
 WRONG_TOKEN_S = 1.0  # delay before the next attempt
 MAX_FORM_BYTES = 4096
-CHECK_S = 5.0  # between two looks whether another server with this home has ended a session
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
@@ -193,9 +192,7 @@ class Gate:
         self.inline = _inline_hashes()
         self.provider_routes = provider.routes() if access is not None and access.providers else ()
         self.wrong_tokens = WrongTokens()
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        if access is not None:
-            access.sessions.on_end(self._wake)
+        self.connections = Connections(app, access, _answer) if access is not None else None
         Gate.stands = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,7 +230,8 @@ class Gate:
             text = f"Your role is {person.role}. This needs the role engineer."
             await _answer(scope, send, 403, text)
         else:
-            await self._serve_until_end(scope, receive, send, session)
+            assert self.connections is not None
+            await self.connections.serve(scope, receive, send, session)
 
     def _with_security_headers(self, send: Send, scope: Scope, host: str) -> Send:
         """Return a `send` that adds the headers to every answer, and records what a person saves."""
@@ -341,66 +339,6 @@ class Gate:
             problem=shown, action=LOGIN, place=html.escape(place, quote=True), providers=links
         )
 
-    # --- the end of a session
-
-    def _wake(self) -> None:
-        """Let all connections look whether their session has ended; called in any thread."""
-        for loop, event in list(self._waiting):
-            with contextlib.suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(event.set)
-
-    async def _end_of(self, key: str) -> None:
-        """Return as soon as a session has ended, or its person has no access any more."""
-        assert self.access is not None
-        event = asyncio.Event()
-        waits = asyncio.get_running_loop(), event
-        self._waiting.add(waits)
-        try:
-            while found := self.access.get(key):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), min(CHECK_S, self.access.sessions.left_s(found[0])))
-                event.clear()
-        finally:
-            self._waiting.discard(waits)
-
-    async def _serve_until_end(
-        self, scope: Scope, receive: Receive, send: Send, session: LoginSession
-    ) -> None:
-        """Serve a request, or a connection that stays open, no longer than its session lasts."""
-        begun = False
-
-        async def send_on(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        work = asyncio.ensure_future(self.app(scope, receive, send_on))
-        watch = asyncio.ensure_future(self._end_of(session.key))
-        try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return await work
-            work.cancel()
-            await asyncio.wait({work})
-            await self._say_ended(scope, send, session, begun=begun)
-        finally:
-            work.cancel()
-            watch.cancel()
-            await asyncio.gather(work, watch, return_exceptions=True)
-
-    async def _say_ended(self, scope: Scope, send: Send, session: LoginSession, *, begun: bool) -> None:
-        """End a connection; a page first goes to the login."""
-        assert self.access is not None
-        if not begun:
-            await _answer(scope, send, 401, "The session has ended. Log in again.")
-        elif scope["type"] == "websocket":
-            ended_early = self.access.sessions.left_s(session) > 0
-            place = provider.logout_path() if ended_early and not session.token else ""
-            await send({"type": "websocket.send", "bytes": _open_in_browser(place)})
-            await send({"type": "websocket.close", "code": 1008, "reason": ""})
-        else:
-            await send({"type": "http.response.body", "body": b""})
-
 
 def _is_login(scope: Scope) -> bool:
     return bool(scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN)
@@ -413,15 +351,6 @@ def _cookie_in(asked: _RequestHeaders) -> str:
     except CookieError:
         return ""
     return cookies[COOKIE].value if COOKIE in cookies else ""
-
-
-def _open_in_browser(place: str) -> bytes:
-    """Return the message of Streamlit that makes a page open an address; empty: its own one again."""
-    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-
-    message = ForwardMsg()
-    message.auth_redirect.url = place
-    return bytes(message.SerializeToString())
 
 
 def _path_on_server(place: str) -> str:

@@ -27,14 +27,15 @@ def account() -> None:
     if not people.has_login():
         return
     one = people.person()
-    with st.popover(f"{plain(one.name)} · {one.role}", icon=":material/account_circle:", type="tertiary"):
+    label = f"{plain(one.name)} · {one.role}"
+    with st.popover(label, icon=":material/account_circle:", type="tertiary", key="account"):
         st.button("Log out", key="log_out", icon=":material/logout:", on_click=people.log_out)
         st.button(
             "Log out everywhere",
             key="log_out_everywhere",
             icon=":material/devices:",
             on_click=people.log_out_everywhere,
-            help="Ends all your sessions in all browsers. Other people with the same token are logged out, too."
+            help="Ends all your sessions in all browsers. All people with the same token are logged out, too."
             if one.id.startswith("token")
             else "Ends all your sessions in all browsers.",
         )

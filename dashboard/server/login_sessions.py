@@ -1,7 +1,7 @@
 """The sessions of people who have logged in: begun, found by a cookie, ended, and kept over a restart.
 
 The file holds the hash of each cookie's content, so nobody can log in with it. Servers with the same home
-share it. A damaged file is read as an empty one: everybody logs in again.
+share it. A damaged file is read as an empty one: all people log in again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PERSON = "ortune.person"  # in the ASGI scope of a request: the `Person` who sen
 FOLDER = "login"  # in the home of the server
 DEFAULT_HOURS = 12  # a session that begins in the morning lasts for the working day
 MOST_HOURS = 24 * 365
-MOST_PER_PERSON = 100  # sessions; the oldest ends
+MOST_PER_PERSON = 1000  # sessions; the oldest ends. All visitors with the shared token are one person
 LOCK_S = 10.0
 CLOCK_S = 300.0  # by which the clock may have been ahead when a session began
 _FILE = "sessions.json"
@@ -191,6 +191,6 @@ class LoginSessions:
             if not all(isinstance(one.key, str) and isinstance(one.began_at, float) for one in found):
                 raise TypeError
         except (OSError, ValueError, TypeError, KeyError):
-            _log.warning("The sessions in %s cannot be read. All visitors must log in again.", self._file)
+            _log.warning("The sessions in %s cannot be read. All people must log in again.", self._file)
             return
         self._known = {one.key: one for one in found}

@@ -16,7 +16,7 @@ from core.store import audit
 from core.wire.errors import SpecError, TunerError
 from dashboard.server import people_file
 from dashboard.server.login_sessions import COOKIE, PERSON, LoginSession, LoginSessions
-from dashboard.server.people_file import ROLES, Role, Rules, Token
+from dashboard.server.people_file import ROLES, Quotas, Role, Rules, Token
 
 FOLLOWING = "following"  # session key: token of the presentation that this session follows
 _SESSION = "people.session"  # session key: key of the login session, for a moment without connection
@@ -37,7 +37,7 @@ class Person:
 
 
 LOCAL = Person("local", "local", "admin")  # without login, and the server's own threads
-NOBODY = Person("", "nobody", "viewer")  # whose session has ended while its page was still open
+NOBODY = Person("", "no person", "viewer")  # whose session has ended while its page was still open
 
 
 class PeopleFile:
@@ -156,6 +156,11 @@ def use(access: Access | None) -> None:
     """Set who has access to this process; call once, before it serves."""
     _Served.access = access
     audit.name_people(lambda: person().id)
+
+
+def quotas() -> Quotas:
+    """Return the present limits of each person; none without login."""
+    return Quotas() if _Served.access is None else _Served.access.rules().quotas
 
 
 def has_login() -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -23,7 +23,8 @@ Role = Literal["viewer", "engineer", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)  # each may do what those before it may do
 
 MOST_BYTES = 1 << 20
-_ADDRESS = re.compile(r"[^@\s]*@[^@\s]+")
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+_DOMAIN = re.compile(r"@[^@\s]+")
 TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MOST_GROUPS = 1000  # values of a claim that are compared
@@ -46,6 +47,15 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Limits of each person but admins; None: no limit."""
+
+    upload_bytes: int | None = None  # uploaded and not imported yet
+    disk_bytes: int | None = None  # models, raw measurements, bundles and other files of results
+    machine_s_per_day: int | None = None  # of jobs, within 24 hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Who has which role; nobody else has access."""
 
@@ -55,6 +65,7 @@ class Rules:
     claim_roles: Mapping[str, Role] = field(default_factory=dict)
     everyone: Role | None = None  # whom the provider authenticates
     tokens: tuple[Token, ...] = ()
+    quotas: Quotas = field(default_factory=Quotas)
 
     def token(self, given: str) -> Token | None:
         """Return the token that a visitor entered; None: there is no such token."""
@@ -94,7 +105,9 @@ def verified_address(claims: Mapping[str, Any]) -> str:
     """Return the e-mail address of a person in lower case; empty: none, or the provider doubts it."""
     email = claims.get("email")
     doubted = str(claims.get("email_verified", "")).lower() == "false"  # some providers write it as text
-    return "" if doubted or not isinstance(email, str) else email.strip().lower()
+    if doubted or not isinstance(email, str) or not _ADDRESS.fullmatch(email.strip()):
+        return ""
+    return email.strip().lower()
 
 
 def hash_of(token: str) -> str:
@@ -178,28 +191,38 @@ class _Reader:
         return SpecError(f"In {place}: {what}.", hint="Correct the file.")
 
     def rules(self, token: str) -> Rules:
-        self._known((), self.data, "people", "claim", "tokens")
+        self._known((), self.data, "people", "claim", "tokens", "quotas")
         listed = {
             name.lower(): self._role(("people", name), role) for name, role in self._table("people").items()
         }
         if len(listed) < len(self._table("people")):
             raise self._wrong(("people",), "an address stands there twice, in upper and lower case")
         for name in self._table("people"):
-            if not _ADDRESS.fullmatch(name):
+            if not (_ADDRESS.fullmatch(name) or _DOMAIN.fullmatch(name)):
                 raise self._wrong(("people", name), f"`{name}` is neither an e-mail address nor an @domain")
         claim, claim_roles = self._claim()
         tokens = tuple(self._token(name, value) for name, value in self._table("tokens").items())
         if len({one.sha256 for one in tokens}) < len(tokens):
             raise self._wrong(("tokens",), "two tokens have the same hash")
         if not (listed or claim or tokens):
-            raise self._wrong((), "it has no address, token or claim")
+            raise self._wrong((), "it lists no person, claim or token")
         return Rules(
             addresses={name: role for name, role in listed.items() if not name.startswith("@")},
             domains={name: role for name, role in listed.items() if name.startswith("@")},
             claim=claim,
             claim_roles=claim_roles,
             tokens=(*tokens, *shared(token)),
+            quotas=self._quotas(),
         )
+
+    def _quotas(self) -> Quotas:
+        table = self._table("quotas")
+        self._known(("quotas",), table, *(one.name for one in fields(Quotas)))
+        for name, value in table.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                said = f"`{name}` must be a whole number of 0 or more, but is `{str(value)[:80]}`"
+                raise self._wrong(("quotas", name), said)
+        return Quotas(**table)
 
     def _claim(self) -> tuple[str, Mapping[str, Role]]:
         table = self._table("claim")

@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from core.wire.errors import SpecError
 
 if TYPE_CHECKING:
     from starlette.types import Message, Send
@@ -24,10 +27,22 @@ Finish = Callable[[Mapping[str, Any]], Awaitable[tuple[bytes, bytes] | None]]
 
 
 def is_configured() -> bool:
-    """Whether the operator has set up a provider."""
-    import streamlit as st
+    """Whether the operator has set up a provider.
 
-    return st.secrets.load_if_toml_exists() and "auth" in st.secrets
+    Raises:
+        SpecError: there are secrets, but they cannot be read.
+    """
+    import streamlit as st
+    from streamlit import config
+
+    if st.secrets.load_if_toml_exists():
+        return "auth" in st.secrets
+    if there := [one for one in config.get_option("secrets.files") if Path(one).exists()]:
+        raise SpecError(
+            f"The secrets in `{there[0]}` cannot be read, so it is unknown whether there is a login.",
+            hint="Correct this TOML file, or remove it.",
+        )
+    return False
 
 
 def providers() -> Mapping[str, str]:

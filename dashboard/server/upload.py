@@ -21,7 +21,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -98,6 +98,7 @@ async def put(request: Request) -> Response:
     target = folder() / batch / name
     part = target.with_name(f".{uuid.uuid4().hex}.part")
     declared = int(request.headers["content-length"])
+    _name_person(batch, request.scope)
     try:
         with _room.reserved(part, declared):
             made_private(target.parent)
@@ -176,7 +177,7 @@ class _ReservedSpace:
     def _check_person(self, batch: str, size: int) -> None:
         """Refuse a file with which the uploads of its person would exceed the quota."""
         person = _persons.get(batch, "")
-        most = quotas.present().upload_bytes if person else None
+        most = people.quotas().upload_bytes if person else None
         if most is None:
             return
         used = sum(left for part, left in self._to_come.items() if _persons.get(part.parent.name) == person)
@@ -223,18 +224,19 @@ def _waiting() -> tuple[int, int]:
     return files, size
 
 
-_persons: dict[str, str] = {}  # batch -> the person for whom this process made it
+_persons: dict[str, str] = {}  # batch -> the person who sent its last file; without admins
 MOST_BATCHES = 10_000  # that are known
 
 
-def new_batch() -> str:
-    """Return the name of a batch for the person of this session."""
-    batch, one = uuid.uuid4().hex, people.person()
-    if one != people.LOCAL and not one.may_act_as("admin"):
-        while len(_persons) >= MOST_BATCHES:
-            _persons.pop(next(iter(_persons)), None)
-        _persons[batch] = one.id
-    return batch
+def _name_person(batch: str, scope: Mapping[str, Any]) -> None:
+    """Remember who sends a file, for the quota."""
+    one = people.of_request(scope)
+    if one.may_act_as("admin"):
+        _persons.pop(batch, None)
+        return
+    while len(_persons) >= MOST_BATCHES:
+        _persons.pop(next(iter(_persons)), None)
+    _persons[batch] = one.id
 
 
 def waiting_of() -> dict[str, int]:
@@ -366,15 +368,14 @@ def uploader(
     """
     most = limit_bytes() if most_bytes is None else min(most_bytes, limit_bytes())
     batch_key = f"{key}.batch"
-    if batch_key not in st.session_state:
-        st.session_state[batch_key] = new_batch()
+    st.session_state.setdefault(batch_key, uuid.uuid4().hex)
     wrong = st.session_state.pop(f"{key}.error", None)
 
     def uploaded() -> None:
         sent: dict[str, Any] | None = st.session_state[key].uploaded
         if not sent:
             return
-        st.session_state[batch_key] = new_batch()
+        st.session_state[batch_key] = uuid.uuid4().hex
         try:
             people.require("engineer")
             if (actor := state.present_actor()) is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from core import wire
+from core.process import confinement
 from core.process.confinement import confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
@@ -59,11 +60,11 @@ print(json.dumps(found))
 """
 
 
-def attempts(of: Mapping[str, Any], *lines: str) -> dict[str, str]:
+def attempts(of: Mapping[str, Any], *lines: str, code: str = TRY) -> dict[str, str]:
     """What becomes of each line in a process in the sandbox."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", TRY, json.dumps({"rules": of, "attempts": lines})],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-P", "-c", code, json.dumps({"rules": of, "attempts": lines})],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
@@ -227,6 +228,31 @@ def test_it_cannot_be_entered_beside_another_thread(places: Mapping[str, Path]) 
     assert "a thread runs already" in done.stderr
 
 
+@pytest.mark.parametrize("named", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+def test_a_folder_of_libraries_never_opens_the_home(
+    places: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """A search path may name a folder that holds the home folder or ORTune's own."""
+    parent = places["other"]
+    for name in ("user/.ssh", "user/ortune", "libraries", "one-1.0.dist-info"):
+        (parent / name).mkdir(parents=True)
+        (parent / name / "file").write_text("content")
+    monkeypatch.setenv("HOME", str(parent / "user"))
+    monkeypatch.setenv("ORTUNE_HOME", str(parent / "user" / "ortune"))
+    monkeypatch.setenv(named, str(parent), prepend=os.pathsep)
+    lines = [f"Path('{parent}/{one}/file').read_text()" for one in ("user/.ssh", "user/ortune", "libraries")]
+    found = attempts(confined_to(places), *lines)
+    assert list(found.values()) == ["PermissionError", "PermissionError", "done"]
+
+
+def test_a_limit_that_was_lower_stays(places: Mapping[str, Path]) -> None:
+    code = TRY.replace(
+        "sandbox.enter(", "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, -1))\nsandbox.enter("
+    )
+    line = "assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 1 << 30"
+    assert attempts(confined_to(places), line, code=code) == {line: "done"}
+
+
 # --- workers ------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +273,50 @@ def test_without_a_sandbox_only_where_the_operator_says_so(
         worker = workers.start("one")
         plan = contestant_plan(tiny_models.mlp(tmp_path / "n.onnx"))
         assert worker.ask(wire.LOAD, plan, timeout_s=WAIT_S)["batch_size"] == 2
+
+
+def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "RESERVE_BYTES", 1 << 60)  # no disk has as much
+    monkeypatch.setattr(confinement, "FILLING_BYTES", 1 << 16)
+    code = (
+        "import os, time; open(os.environ['TMPDIR'] + '/large', 'wb').write(bytes(1 << 20)); time.sleep(600)"
+    )
+    with pytest.raises(WorkerError, match="fills the disk") as caught:
+        run_job(wire.PEAKS, {"threads": [1]}, command=[sys.executable, "-c", code])
+    assert caught.value.hint
+    with Workers(threading.Event()) as workers:
+        worker = workers.start("one")
+        assert worker.folder is not None
+        (worker.folder / "large").write_bytes(bytes(1 << 20))
+        with pytest.raises(WorkerError, match="fills the disk"):
+            worker.ask(wire.WARM, {}, timeout_s=WAIT_S)
+        assert not worker.alive
+
+
+CRASHING = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker enters its sandbox with a single thread
+from core.worker import __main__ as worker
+from core.worker.models import checking
+checking.load_by_default = lambda *paths: ...
+worker.main()
+"""
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_a_model_that_crashes_by_default_is_found_in_the_sandbox(tmp_path: Path, crashes: bool) -> None:
+    """The worker can start no process; one that it forked before tries the model."""
+    model = str(tiny_models.mlp(tmp_path / "m.onnx"))
+    feeds = contestant_plan(Path(model))["feeds"]
+    plan: wire.TransformPlan = {
+        **{"path": model, "output": str(tmp_path / "n.onnx"), "step": "simplify", "options": {}},
+        **{"reference": model, "feeds": [feeds], "calibration": None},
+    }  # type: ignore[typeddict-item]
+    code = CRASHING.replace("...", "os.abort()" if crashes else "open(os.devnull)")
+    reply = run_job(wire.TRANSFORM, plan, command=[sys.executable, "-P", "-c", code])
+    assert any("crash" in one for one in reply["notes"]) is crashes
+    assert reply["path"] == str(tmp_path / "n.onnx")
+    assert Path(reply["path"]).is_file()
 
 
 def status_of(pid: int) -> dict[str, str]:

@@ -7,23 +7,27 @@ import contextlib
 import os
 import re
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import streamlit as st
 import typer
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from core.store import audit
 from core.wire import variables
+from core.wire.errors import SpecError
 from core.wire.variables import PEOPLE, USERS
 from dashboard import __main__ as server
-from dashboard.server import gate, login, people_file, provider
-from dashboard.server.login_sessions import LoginSessions
+from dashboard.server import gate, login, people, people_file, provider
+from dashboard.server.login_sessions import COOKIE, LoginSessions
 from dashboard.server.people import Access
+from dashboard.server.people_file import Role, Rules, Token, without_file
 
 HOST = "127.0.0.1:8501"
 TOKEN = "correct horse battery"
@@ -43,6 +47,7 @@ class Answer:
     """What came back: of a WebSocket the status is 101 when it was opened."""
 
     def __init__(self, sent: list[Message]) -> None:
+        self.sent = sent
         first = sent[0]
         kinds = {"websocket.accept": 101, "websocket.close": 403}
         self.status = kinds.get(first["type"]) or first["status"]
@@ -52,6 +57,9 @@ class Answer:
 
 def ask(
     *,
+    app: ASGIApp = app,
+    access: Access | None = None,
+    query: bytes = b"a=1",
     token: str = "",
     kind: str = "http",
     method: str = "GET",
@@ -63,7 +71,7 @@ def ask(
     """Send one request through a gate; a Host of our own unless `headers` says otherwise."""
     named = headers if headers is not None else [("host", HOST)]
     raw = [(k.encode(), v.encode("latin-1")) for k, v in [*named, *more.items()]]
-    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=1", "headers": raw}
+    scope = {"type": kind, "method": method, "path": path, "query_string": query, "headers": raw}
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -72,7 +80,7 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(gate.Gate(app, hosts=HOSTS, access=access_by(token))(scope, receive, send))
+    asyncio.run(gate.Gate(app, hosts=HOSTS, access=access or access_by(token))(scope, receive, send))
     return Answer(sent)
 
 
@@ -89,7 +97,7 @@ def access_by(token: str) -> Access | None:
     """Who has access to a server with this shared token; each call is a server that has just been started."""
     if not token:
         return None
-    return Access(lambda: people_file.without_file("", token), LoginSessions(HOME[0]), {})
+    return Access(lambda: without_file("", token), LoginSessions(HOME[0]), {})
 
 
 # --- Host and Origin
@@ -284,6 +292,146 @@ def test_a_forged_cookie_is_none(cookie: str) -> None:
     assert ask(token=TOKEN, cookie=cookie).status == 401
 
 
+# --- people
+
+
+def person(role: Role) -> dict[str, Any]:
+    """Arguments of `ask` for a server with a person of this role, and the cookie of this person."""
+    access = Access(lambda: Rules(tokens=(Token("ann", "a" * 64, role),)), LoginSessions(HOME[0]), {})
+    cookie = access.sessions.begin("token:ann", token="a" * 64)
+    return {"access": access, "cookie": f"{COOKIE}={cookie}", "origin": f"http://{HOST}"}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/api/upload/x/y", "/_stcore/upload_file/a/b", "/any"])
+def test_a_viewer_sends_nothing_and_an_engineer_does(method: str, path: str) -> None:
+    assert ask(method=method, path=path, **person("viewer")).status == 403
+    assert ask(path=path, **person("viewer")).status == 200
+    assert ask(kind="websocket", path=path, **person("viewer")).status == 101
+    assert ask(method=method, path=path, **person("engineer")).status == 200
+
+
+def test_the_request_knows_its_person() -> None:
+    seen: list[object] = []
+
+    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(people.of_request(scope))
+        await app(scope, receive, send)
+
+    ask(app=look, **person("engineer"))
+    assert seen == [people.Person("token:ann", "ann", "engineer")]
+
+
+def test_an_upload_ends_with_the_session_of_its_sender() -> None:
+    known = person("engineer")
+    ended: list[str] = []
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.to_thread(known["access"].sessions.end_all, "token:ann")
+            await asyncio.Event().wait()
+        finally:
+            ended.append("upload")
+
+    answer = ask(app=slow, method="PUT", path="/api/upload/x/y", **known)
+    assert answer.status == 401
+    assert ended == ["upload"]
+
+
+def test_a_page_goes_to_the_login_when_its_session_ends() -> None:
+    known = person("viewer")
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.to_thread(known["access"].sessions.end_all, "token:ann")
+        await asyncio.Event().wait()
+
+    sent = ask(app=page, kind="websocket", **known).sent
+    assert [one["type"] for one in sent] == ["websocket.accept", "websocket.send", "websocket.close"]
+    message = ForwardMsg.FromString(sent[1]["bytes"])
+    assert message.WhichOneof("type") == "auth_redirect"
+
+
+def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
+    known = person("viewer")
+    known["access"].sessions.lasts_s = 0.5
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.Event().wait()
+
+    sent = ask(app=page, kind="websocket", **known).sent
+    assert ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == ""  # its own one again
+    assert sent[2]["type"] == "websocket.close"
+
+
+def test_a_login_as_somebody_else_ends_the_session_before() -> None:
+    tokens = (
+        Token("ann", people_file.hash_of("of ann"), "viewer"),
+        Token("bob", people_file.hash_of("of bob"), "admin"),
+    )
+    access = Access(lambda: Rules(tokens=tokens), LoginSessions(HOME[0]), {})
+    body = urlencode({"token": "of bob"}).encode()
+    before = str(access.log_in_by_token("of ann"))
+    answer = ask(
+        access=access,
+        method="POST",
+        path="/_login",
+        body=body,
+        origin=f"http://{HOST}",
+        cookie=f"{COOKIE}={before}",
+    )
+    assert answer.status == 303
+    assert access.find(before) is None
+    found = access.find(cookie_of(answer).partition("=")[2])
+    assert found is not None
+    assert found[1].id == "token:bob"
+
+
+def test_only_the_routes_of_a_provider_are_open_and_their_claims_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = Rules(addresses={"ann@example.org": "engineer"})
+    access = Access(lambda: listed, LoginSessions(HOME[0]), {"default": "Log in"})
+    monkeypatch.setattr(provider, "is_encrypted", lambda: True)
+    claims: dict[str, Any] = {}
+    monkeypatch.setattr(provider, "_claims", lambda headers: claims)
+    paths = ["/api/upload/x/auth/login", "/ortune/live/oauth2callback", "/x/auth/logout", "/auth/login/x"]
+    assert [ask(access=access, path=one).status for one in paths] == [401] * 4
+    assert ask(access=access, kind="websocket", path="/auth/login").status == 403
+    assert ask(access=access, path="/auth/login").status == 200
+    callback = ask(access=access, path="/oauth2callback")
+    assert (callback.status, callback.headers.get("set-cookie")) == (200, None)
+    claims |= {"email": "ann@example.org"}
+    callback = ask(access=access, path="/oauth2callback")
+    assert callback.status == 200
+    assert "Secure" in callback.headers["set-cookie"]
+    found = access.find(cookie_of(callback).partition("=")[2])
+    assert found is not None
+    assert found[1].role == "engineer"
+    claims |= {"email": "eve@example.org"}
+    refused = ask(access=access, path="/oauth2callback")
+    assert (refused.status, refused.headers.get("set-cookie")) == (403, None)
+    assert "inside" not in refused.text
+
+
+def test_the_login_page_shows_the_ways_that_there_are() -> None:
+    def shown(access: Access) -> str:
+        return ask(access=access, accept="text/html").text
+
+    by_token = shown(Access(lambda: without_file("", TOKEN), LoginSessions(HOME[0]), {}))
+    assert 'name="token"' in by_token
+    assert "provider=" not in by_token
+    providers = {"a<b": "Log in with a<b"}
+    by_provider = shown(Access(lambda: without_file("", ""), LoginSessions(HOME[0]), providers))
+    assert 'name="token"' not in by_provider
+    assert "provider=a%3Cb" in by_provider
+    assert "a<b" not in by_provider
+    access = Access(lambda: without_file("", ""), LoginSessions(HOME[0]), providers)
+    other = ask(access=access, path="/_login", query=b"provider=other")
+    assert (other.status, other.headers["location"]) == (303, "/")
+
+
 @pytest.mark.parametrize(
     ("disposition", "file"),
     [
@@ -303,8 +451,7 @@ def test_a_saved_file_is_recorded(
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"x"})
 
-    monkeypatch.setattr(sys.modules[__name__], "app", saving)
-    assert ask().status == 200
+    assert ask(app=saving).status == 200
     recorded = [(one.action, one.who, one.more["file"]) for one in audit.entries(tmp_path)]
     assert recorded == ([] if file is None else [("export", "local", file)])
 
@@ -365,6 +512,41 @@ def test_a_provider_is_a_login_where_its_library_is(
     assert "Authlib" in start(address="0.0.0.0")
     monkeypatch.setattr(server, "find_spec", lambda name: object())
     assert start(address="0.0.0.0")["access"].providers == {"default": "Log in"}
+
+
+def test_a_people_file_needs_a_way_to_log_in_and_no_other_list(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "people.toml"
+    file.write_text('[people]\n"ann@example.org" = "admin"\n')
+    file.chmod(0o600)
+    monkeypatch.setenv(PEOPLE, str(file))
+    assert "nobody can log in" in start()
+    monkeypatch.setattr(provider, "providers", lambda: {"default": "Log in"})
+    monkeypatch.setattr(server, "find_spec", lambda name: object())
+    found = start(session_hours=3)["access"]
+    assert found.rules().role_of({"email": "ann@example.org"}) == "admin"
+    assert found.sessions.lasts_s == 3 * 3600
+    monkeypatch.setenv(USERS, "@example.org")
+    assert USERS in start()
+    monkeypatch.delenv(USERS)
+    file.write_text('[people]\n"ann@example.org" = "root"\n')
+    assert "line 2" in start()
+    monkeypatch.setenv(PEOPLE, str(tmp_path / "missing.toml"))
+    assert "missing.toml" in start()
+
+
+def test_secrets_that_cannot_be_read_are_no_open_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.write_text("[auth\n")
+    monkeypatch.setattr(config, "get_option", lambda name: [str(secrets)])
+    monkeypatch.setattr(st.secrets, "load_if_toml_exists", lambda: False)
+    with pytest.raises(SpecError, match=re.escape(str(secrets))):
+        provider.is_configured()
+    secrets.unlink()
+    assert not provider.is_configured()
 
 
 @pytest.mark.parametrize("name", ["http://tune.example.org", "tune.example.org:80", "a/b", "", "a b"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from core.run.scheduler import Scheduler
@@ -56,6 +58,10 @@ def test_who_may_only_look_starts_and_cancels_nothing() -> None:
         with pytest.raises(SpecError):
             getattr(scheduler, name)("any")
     assert service.called == []
+
+
+def test_a_guarded_service_passes_for_the_service(tmp_path: Path) -> None:
+    assert isinstance(guarded.store(Store(tmp_path / "ortune.db"), refuse), Store)
 
 
 def test_the_role_counts_when_a_method_is_called_not_when_it_was_bound() -> None:

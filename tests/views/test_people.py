@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -117,6 +118,20 @@ def test_a_job_belongs_to_the_person_who_starts_it_and_others_do_not_cancel_it(l
     assert status is not None
     assert status.state == "CANCELLED"
     assert state.present_actor() == Actor(ADMIN.id, sees_all=True)
+
+
+def test_an_admin_sees_what_each_person_uses(open_page: Open, mlp: ModelRecord, log_in: Log) -> None:
+    log_in(ANNA)
+    put(mlp)
+    state.store().add_machine_time(ANNA.id, began=time.time(), seconds=90.0)
+    assert "Use per person" not in texts(open_page("machine"))
+    log_in(ADMIN)
+    at = open_page("machine")
+    assert "Use per person" in texts(at)
+    rows = next(one.value for one in at.dataframe if "Person" in one.value)
+    assert rows["Person"].tolist()[0] == ANNA.id
+    assert "90 s" in rows.iloc[0].tolist()
+    assert tells(texts(at), "unlimited", "[quotas]")
 
 
 def test_an_admin_saves_the_audit_log_and_is_told_when_it_cannot_be_written(

@@ -17,7 +17,7 @@ from core.evidence.noise_check import evaluate
 from core.store import audit
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, messages, session_jobs, state
-from dashboard.server import quotas, upload
+from dashboard.server import people, quotas, upload
 from dashboard.views.machine import facts as machine_facts
 from dashboard.views.machine import runtimes, upgrades, usage
 from dashboard.widgets import job_box, live_view, page_frame, peaks, tables
@@ -80,15 +80,12 @@ def _uses() -> None:
     day = store.machine_time(time.time() - quotas.DAY_S)
     uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
     if not uses:
-        st.caption("No person has used this server yet.")
+        st.caption("No use is recorded yet.")
         return
     tables.draw(
         usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
     )
-    try:
-        st.caption(usage.limits(quotas.present()))
-    except TunerError as error:
-        messages.report(error)
+    st.caption(usage.limits(people.quotas()))
 
 
 def _details(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.show.format import duration
 from core.show.table import Column, Table, tabulate
 from core.wire.units import size
-from dashboard.server.quotas import Quotas
+from dashboard.server.people_file import Quotas
 
 
 @dataclass(frozen=True, slots=True)
