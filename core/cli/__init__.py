@@ -175,7 +175,7 @@ COMMANDS = {
     "backup": Command(
         "backup",
         "backup",
-        "Copy the result store to one file, even while it is in use, and check every row.",
+        "Copy the result store to one file, even while it is in use, and check every row of the copy.",
         workers=False,
     ),
     "restore": Command(
