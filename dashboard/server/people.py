@@ -65,6 +65,7 @@ class PeopleFile:
                 self._stamp = stamp
                 try:
                     self._rules = people_file.read(self._path, self._token)
+                    audit.record("change", "people file read again", who="")
                 except TunerError as error:
                     _log.error("%s The rules before it stay in force.", error.message)
             return self._rules
