@@ -27,6 +27,7 @@ from core.api.runtimes import add_runtime, check_runtime, remove_runtime, runtim
 from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.session import default_session as session
+from core.api.signing import sign
 from core.api.stored import load_result
 from core.api.sweeping import sweep
 from core.api.upgrading import upgrade
@@ -84,6 +85,7 @@ __all__ = [
     "search",
     "self_test",
     "session",
+    "sign",
     "sweep",
     "transform",
     "tune",

@@ -110,6 +110,10 @@ COMMANDS = {
         "verify",
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
     ),
+    "sign": Command("keys", "sign", "Sign a YAML file or a bundle; `verify` checks the signature."),
+    "keys": Command(
+        "keys", "app", "Create keys that sign, and list, trust and remove the public keys of others."
+    ),
     "report": Command(
         "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
     ),

@@ -103,6 +103,11 @@ def home() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
+def keys_folder() -> Path:
+    """Return the folder of private keys in ORTune's data folder; no page and no worker may read in it."""
+    return home() / "keys"
+
+
 def expand_home(path: str | Path) -> Path:
     """Return a path with `~` replaced; the path is unchanged where there is no such home."""
     try:
