@@ -22,6 +22,7 @@ from core.api.loadgen import loadgen
 from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
 from core.api.models import convert, inspect
+from core.api.provenance import provenance
 from core.api.results import Result
 from core.api.runtimes import add_runtime, check_runtime, remove_runtime, runtimes
 from core.api.searching import resume, search
@@ -78,6 +79,7 @@ __all__ = [
     "peaks",
     "plot",
     "profile",
+    "provenance",
     "remove_runtime",
     "resume",
     "runtimes",

@@ -110,6 +110,11 @@ COMMANDS = {
         "verify",
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
     ),
+    "provenance": Command(
+        "provenance",
+        "provenance",
+        "Check the digests of a result from its model to the file it was exported to.",
+    ),
     "sign": Command("keys", "sign", "Sign a YAML file or a bundle; `verify` checks the signature."),
     "keys": Command(
         "keys", "app", "Create keys that sign, and list, trust and remove the public keys of others."

@@ -65,7 +65,7 @@ def create(
         bool,
         typer.Option(
             "--passphrase",
-            help=f"Encrypt the private key; the passphrase is in {KEY_PASSPHRASE}, or is asked for.",
+            help=f"Encrypt the private key; the passphrase is in {KEY_PASSPHRASE} or typed.",
         ),
     ] = False,
     json_: Json = False,

@@ -47,6 +47,7 @@ from core.evidence.upgrade import Change, RuntimeSide
 from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.digest_chain import DigestChain
 from core.run.runtimes.checking import RuntimeCheck
 from core.run.signing import SignatureCheck
 from core.run.sizes import Source
@@ -1016,6 +1017,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "node-errors": NodeErrorsDocument,
     "inspect": InspectDocument,
     "convert": ExportDocument,
+    "provenance": DigestChain,
     "sign": SignedDocument,
     "keys create": OwnKeyDocument,
     "keys list": KeysDocument,

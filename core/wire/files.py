@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 
@@ -69,6 +69,19 @@ def sha256_of(file: BufferedReader) -> str:
     while data := file.read(_CHUNK_BYTES):
         digest.update(data)
     return digest.hexdigest()
+
+
+def content_sha256(digest: str, external: Sequence[tuple[str, str]]) -> str:
+    """Return the identity of a model: the hash of its file, or with external data a hash over all files.
+
+    Args:
+        digest: SHA-256 of the model file.
+        external: location and SHA-256 of each file of external data.
+    """
+    if not external:
+        return digest
+    lines = [digest, *(f"{sha256} {location}" for location, sha256 in external)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @contextlib.contextmanager

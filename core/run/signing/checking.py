@@ -32,7 +32,7 @@ SIGN_AGAIN = (
 UNSIGNED = SignatureCheck(
     state="NONE",
     why="The file is not signed.",
-    hint="Ask its author to sign it with `ortune sign`, or verify it without `--require-signature`.",
+    hint="Ask its author to sign it with `ortune sign`.",
 )
 
 

@@ -260,7 +260,7 @@ def _refuse_open_mode(path: Path) -> None:
     if os.name == "posix" and mode & _FOREIGN_MODE:
         raise SpecError(
             f"The private key `{path}` has mode {mode:04o}, so other users can reach it.",
-            hint=f"Run `chmod 600 {path}`, and create a new key if somebody may have read it.",
+            hint=f"Run `chmod 600 {path}`, and create a new key if another user may have read it.",
         )
 
 
