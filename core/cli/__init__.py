@@ -155,6 +155,15 @@ COMMANDS = {
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
         workers=True,
     ),
+    "provenance": Command(
+        "provenance",
+        "provenance",
+        "Check the digests of a result from its model to the file it was exported to.",
+    ),
+    "sign": Command("keys", "sign", "Sign a YAML file or a bundle; `verify` checks the signature."),
+    "keys": Command(
+        "keys", "app", "Create keys that sign, and list, trust and remove the public keys of others."
+    ),
     "report": Command(
         "report",
         "report",
