@@ -1,4 +1,4 @@
-"""A hostile library of a custom operator tries to leave its sandbox: nothing comes of it. See also tests/faults."""
+"""A hostile library of a custom operator tries to leave its sandbox, in vain. See also tests/faults."""
 
 from __future__ import annotations
 
@@ -50,6 +50,14 @@ def test_no_attempt_leaves_the_sandbox(target: Target, name: str) -> None:
     target.check_untouched()
 
 
+def is_touched(target: Target) -> bool:
+    try:
+        target.check_untouched()
+    except (AssertionError, pytest.fail.Exception):
+        return True
+    return False
+
+
 @pytest.mark.parametrize(("name", "more", "shows"), [("read", (), "open"), ("network", (), "tcp4")])
 def test_without_the_sandbox_the_attempts_succeed(
     target: Target, monkeypatch: pytest.MonkeyPatch, name: str, more: tuple[str, ...], shows: str
@@ -58,9 +66,7 @@ def test_without_the_sandbox_the_attempts_succeed(
     monkeypatch.setenv(SANDBOX, "off")
     said = message(target.model(name, *more))
     assert f"{shows}=0" in said
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        assert target.text not in said
-        target.check_untouched()
+    assert target.text in said or is_touched(target)
 
 
 def test_without_the_sandbox_a_process_is_killed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
