@@ -1,4 +1,4 @@
-"""A hostile library of a custom operator tries to leave its sandbox: nothing comes of it. See also tests/faults."""
+"""A hostile library of a custom operator tries to leave its sandbox, and fails. See also tests/faults."""
 
 from __future__ import annotations
 
@@ -50,17 +50,18 @@ def test_no_attempt_leaves_the_sandbox(target: Target, name: str) -> None:
     target.check_untouched()
 
 
-@pytest.mark.parametrize(("name", "more", "shows"), [("read", (), "open"), ("network", (), "tcp4")])
-def test_without_the_sandbox_the_attempts_succeed(
-    target: Target, monkeypatch: pytest.MonkeyPatch, name: str, more: tuple[str, ...], shows: str
-) -> None:
+def test_without_the_sandbox_the_secret_is_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the tests can fail."""
     monkeypatch.setenv(SANDBOX, "off")
-    said = message(target.model(name, *more))
-    assert f"{shows}=0" in said
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        assert target.text not in said
-        target.check_untouched()
+    said = message(target.model("read"))
+    assert f"open=0:{target.text}" in said
+    assert attacks.successes(said)[:3] == ["open", "openat", "openat2"]
+
+
+def test_without_the_sandbox_the_listener_is_reached(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SANDBOX, "off")
+    assert {"tcp4", "unix", "datagram", "pair"} <= set(attacks.successes(message(target.model("network"))))
+    target.listeners[0].accept()[0].close()
 
 
 def test_without_the_sandbox_a_process_is_killed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
