@@ -1,4 +1,4 @@
-"""What a hostile library is tried on: a secret, listeners, a process; and what it reports of its attempts."""
+"""Targets of a hostile library: a secret, listeners and a process; and what it reports of its attempts."""
 
 from __future__ import annotations
 

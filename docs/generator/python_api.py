@@ -21,7 +21,7 @@ TASKS: Mapping[str, Sequence[str]] = {
     "Explain": ("profile", "explain", "graph", "node_errors"),
     "Change models": ("inspect", "convert", "transform", "variants"),
     "Judge": ("accuracy", "scorecard", "upgrade"),
-    "Ship": ("export", "verify"),
+    "Ship": ("export", "sign", "verify", "provenance"),
     "Read": ("load_result", "history", "import_result", "plot"),
     "The machine": ("machine", "self_test", "peaks"),
     "Runtimes": ("add_runtime", "runtimes", "check_runtime", "remove_runtime"),

@@ -1,4 +1,4 @@
-"""A hostile library of a custom operator tries to leave its sandbox, in vain. See also tests/faults."""
+"""A hostile library of a custom operator tries to leave its sandbox, and fails. See also tests/faults."""
 
 from __future__ import annotations
 
@@ -50,23 +50,18 @@ def test_no_attempt_leaves_the_sandbox(target: Target, name: str) -> None:
     target.check_untouched()
 
 
-def is_touched(target: Target) -> bool:
-    try:
-        target.check_untouched()
-    except (AssertionError, pytest.fail.Exception):
-        return True
-    return False
-
-
-@pytest.mark.parametrize(("name", "more", "shows"), [("read", (), "open"), ("network", (), "tcp4")])
-def test_without_the_sandbox_the_attempts_succeed(
-    target: Target, monkeypatch: pytest.MonkeyPatch, name: str, more: tuple[str, ...], shows: str
-) -> None:
+def test_without_the_sandbox_the_secret_is_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the tests can fail."""
     monkeypatch.setenv(SANDBOX, "off")
-    said = message(target.model(name, *more))
-    assert f"{shows}=0" in said
-    assert target.text in said or is_touched(target)
+    said = message(target.model("read"))
+    assert f"open=0:{target.text}" in said
+    assert attacks.successes(said)[:3] == ["open", "openat", "openat2"]
+
+
+def test_without_the_sandbox_the_listener_is_reached(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SANDBOX, "off")
+    assert {"tcp4", "unix", "datagram", "pair"} <= set(attacks.successes(message(target.model("network"))))
+    target.listeners[0].accept()[0].close()
 
 
 def test_without_the_sandbox_a_process_is_killed(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
