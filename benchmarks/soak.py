@@ -7,8 +7,8 @@ first part, `--warm`, the server is sampled: memory, file descriptors, threads, 
 and bytes of the database per kept result.
 
 Growth is a slope over the rest of the time, from means of ten blocks, as a share of the mean, with its 95 %
-interval. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or on
-a page. Exit code 1: a target was missed, the interval considered; 3: too few samples to tell.
+interval. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or
+on a page. Exit code 1: a target was missed, the interval considered; 3: too few samples to tell.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Visit:
     failed: list[str] = field(default_factory=list)  # exceptions that pages showed
 
     async def draw(self, page: str, pressed: str = "") -> float:
-        """Ask for a page, press a button of it first if one is named; return the seconds until it is drawn."""
+        """Ask for a page, press a named button of it first; return the seconds until it is drawn."""
         message = BackMsg()
         state = message.rerun_script
         state.page_name = page
@@ -148,7 +148,7 @@ def sample(server: psutil.Process, home: Path) -> dict[str, float]:
 
 
 def growth(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the growth over all samples as a share of their mean, and its 95 % interval; None: too few samples.
+    """Return the growth over all samples as a share of their mean, and its 95 % interval; None: too few.
 
     Samples are correlated in time, so the line is fitted to the means of ten blocks.
     """
