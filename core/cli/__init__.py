@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from core import __version__
-from core.cli import terminal_width
+from core.cli import sandbox_option, terminal_width
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import exit_code, note, print_error, print_json
 from core.cli.signals import Interrupted, loading, signals
@@ -44,74 +44,131 @@ class Command:
     name: str  # of the function, or of a Typer with subcommands
     help: str  # the first line of its docstring
     cls: str = ""  # of the command, in its module; empty: `Grouped`
+    workers: bool = False  # starts workers
+    sub: tuple[str, ...] = ()  # of a group: the commands that start workers
 
 
 COMMANDS = {
     "tune": Command(
-        "tune", "tune", "Measure one configuration of a model and compare it with ONNX Runtime's default."
+        "tune",
+        "tune",
+        "Measure one configuration of a model and compare it with ONNX Runtime's default.",
+        workers=True,
     ),
     "compare": Command(
-        "compare", "compare", "Compare configurations of a model with a baseline under the same conditions."
+        "compare",
+        "compare",
+        "Compare configurations of a model with a baseline under the same conditions.",
+        workers=True,
     ),
     "search": Command(
         "search",
         "search",
         "Find the best configuration within limits and a time budget, and confirm it in fresh processes.",
+        workers=True,
     ),
     "searches": Command(
         "search", "studies", "List, show, export and delete searches; `search --resume` continues one."
     ),
-    "profile": Command("tune", "profile", "Show where an inference spends its time."),
+    "profile": Command(
+        "tune",
+        "profile",
+        "Show where an inference spends its time.",
+        workers=True,
+    ),
     "sweep": Command(
-        "sweep", "sweep", "Measure one or two settings at several values, all under the same conditions."
+        "sweep",
+        "sweep",
+        "Measure one or two settings at several values, all under the same conditions.",
+        workers=True,
     ),
     "load": Command(
         "load",
         "load",
         "Measure the latency of a configuration under traffic that does not wait for it.",
+        workers=True,
     ),
-    "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
+    "explain": Command(
+        "explain",
+        "explain",
+        "Show where the difference between two results comes from.",
+        workers=True,
+    ),
     "upgrade": Command(
         "upgrade",
         "upgrade",
         "Compare models in two versions of ONNX Runtime before changing from one to the other.",
+        workers=True,
     ),
     "graph": Command(
-        "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
+        "graph",
+        "graph",
+        "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it.",
+        workers=True,
     ),
-    "accuracy": Command("accuracy", "accuracy", "Measure the accuracy of models on labelled data."),
+    "accuracy": Command(
+        "accuracy",
+        "accuracy",
+        "Measure the accuracy of models on labelled data.",
+        workers=True,
+    ),
     "scorecard": Command(
-        "scorecard", "scorecard", "Check a configuration against its targets, and show which are met."
+        "scorecard",
+        "scorecard",
+        "Check a configuration against its targets, and show which are met.",
+        workers=True,
     ),
     "transform": Command(
         "transform",
         "transform",
         "Create a variant of a model: steps in the order of their options.",
         "InOrder",
+        workers=True,
     ),
     "node-errors": Command(
         "node_errors",
         "node_errors",
         "Show how much error each quantized operator adds, and how much time it saves.",
+        workers=True,
     ),
     "inspect": Command(
-        "models", "inspect_model", "Show inputs, outputs, dimensions and operators of a model."
+        "models",
+        "inspect_model",
+        "Show inputs, outputs, dimensions and operators of a model.",
+        workers=True,
     ),
     "convert": Command(
-        "models", "convert", "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."
+        "models",
+        "convert",
+        "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs.",
+        workers=True,
     ),
     "export": Command(
         "export",
         "export",
         "Export a result as YAML, as code, for other tools, or as a bundle with its model.",
+        workers=True,
     ),
     "verify": Command(
         "verify",
         "verify",
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
+        workers=True,
+    ),
+    "provenance": Command(
+        "provenance",
+        "provenance",
+        "Check the digests of a result from its model to the file it was exported to.",
+    ),
+    "sign": Command("keys", "sign", "Sign a YAML file or a bundle; `verify` checks the signature."),
+    "keys": Command(
+        "keys", "app", "Create keys that sign, and list, trust and remove the public keys of others."
     ),
     "report": Command(
-        "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
+        "report",
+        "report",
+        "Write a stored result as one self-contained HTML file, or as Markdown.",
+        workers=True,
     ),
     "history": Command(
         "history", "history", "List trials, newest first, or delete the raw measurements of old ones."
@@ -119,10 +176,10 @@ COMMANDS = {
     "tag": Command(
         "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
     ),
+    "share": Command("tagging", "share", "Show results to everyone who uses this store."),
+    "unshare": Command("tagging", "unshare", "Make results private: only you and admins see them."),
     "delete": Command(
-        "tagging",
-        "delete",
-        "Delete trials with their raw measurements, files and tags; running trials stay.",
+        "tagging", "delete", "Delete trials with their raw measurements, files and tags; running trials stay."
     ),
     "show": Command("show", "show", "Show a stored result, or why there is none."),
     "variants": Command("variants", "app", "List, rename and delete variants; `transform` creates them."),
@@ -130,14 +187,19 @@ COMMANDS = {
         "machine",
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
+        workers=True,
     ),
     "runtimes": Command(
         "runtimes",
         "app",
         "Add, list, check and remove runtimes: environments with another ONNX Runtime.",
+        sub=("add", "check"),
     ),
     "fleet": Command(
-        "fleet", "app", "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers."
+        "fleet",
+        "app",
+        "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers.",
+        sub=("host", "run", "resume"),
     ),
     "schema": Command(
         "schema",
@@ -145,15 +207,16 @@ COMMANDS = {
         "Print the JSON Schema of what commands print with --json, or write all of them to files.",
     ),
     "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
+    "audit": Command(
+        "audit", "audit", "Show or export the audit log: who measured, changed, deleted and exported."
+    ),
     "backup": Command(
         "backup",
         "backup",
-        "Copy the result store to one file, even while it is in use, and check every row.",
+        "Copy the result store to one file, even while it is in use, and check every row of the copy.",
     ),
     "restore": Command(
-        "backup",
-        "restore",
-        "Replace the result store with a backup, and keep a copy of the current store.",
+        "backup", "restore", "Replace the result store with a backup, and keep a copy of the current store."
     ),
 }
 
@@ -193,6 +256,9 @@ class Commands(Group):
             found = alone
         built = typer.main.get_command(found)
         built.name = cmd_name
+        parts: Any = built
+        for one in [parts.commands[name] for name in command.sub] or ([built] if command.workers else []):
+            sandbox_option.add_to(one)
         return built
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -270,12 +336,14 @@ def _unexpected(error: Exception) -> TunerError:
             f"`{error.filename}` cannot be used: {error.strerror or error}.",
             hint="Check the path and its permissions.",
         )
-    from core.store import home
+    from core.wire.files import home, written_whole
 
     hint = "Report this with the command that you ran."
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = home() / "last-error.txt"
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
+        with written_whole(path) as part:
+            text = "".join(traceback.format_exception(error))
+            part.write_text(text, encoding="utf-8", errors="replace")
         hint = f"Report this with the file `{path}`."
     return WorkerError(unexpected_words(error), hint=hint)
 

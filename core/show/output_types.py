@@ -47,9 +47,12 @@ from core.evidence.upgrade import Change, RuntimeSide
 from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.digest_chain import DigestChain
 from core.run.runtimes.checking import RuntimeCheck
+from core.run.signing import SignatureCheck
 from core.run.sizes import Source
-from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
+from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags, Visibility
+from core.store.audit import AuditCheck
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
 from core.wire.runtime import RuntimeRecord
@@ -221,6 +224,12 @@ class TagDocument(TypedDict):
     marks: dict[str, Tags]  # ID of the trial -> its tags
 
 
+class SharingDocument(TypedDict):
+    """Who made results, and who sees them now."""
+
+    visibility: dict[str, Visibility]  # ID of a trial, comparison, search, accuracy or model -> this
+
+
 @_with_keys_of(Deletion)
 class TrialsDeletedDocument(TypedDict):
     """The deleted trials; with `--dry-run`, the trials that would be deleted."""
@@ -233,6 +242,7 @@ class HistoryDocument(TypedDict):
 
     trials: list[TrialDocument]
     marks: dict[str, Tags]  # ID of the trial -> its tags, if any
+    visibility: dict[str, Visibility]  # ID of the trial -> who started it and who sees it, if known
     rescued: list[str]  # files with results that were not stored because the disk was full
 
 
@@ -577,6 +587,7 @@ class VerifyDocument(TypedDict):
     file: str
     model: NamedModel
     recorded_trial: str | None  # ID on the machine where it was recorded
+    signature: SignatureCheck  # of the file; a file with a wrong signature is refused
     runs: VerificationPart  # YES, NO, or UNKNOWN
     same: SamePart
     fast: FastPart
@@ -696,6 +707,24 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class AuditLine(TypedDict):
+    """One line of the audit log."""
+
+    n: int  # number of the line, from 1
+    time: str  # UTC, ISO 8601
+    who: str  # person, or "local"
+    action: str  # see `audit --action`
+    what: str
+    more: dict[str, Any]  # further facts: IDs, the file, the address, the hash of the line before
+
+
+@_with_keys_of(AuditCheck)
+class AuditDocument(TypedDict):
+    """The audit log: what its check found, and the newest lines that match."""
+
+    entries: list[AuditLine]
+
+
 class RuntimeAddedDocument(TypedDict):
     """A runtime that was added."""
 
@@ -752,6 +781,42 @@ class EmitDocument(TypedDict):
     output: str | None
     text: str  # content of the file; empty for a bundle
     size_bytes: NotRequired[int]  # of a bundle
+
+
+class OwnKeyDocument(TypedDict):
+    """A key pair of this machine, without the private key."""
+
+    name: str  # of the signer
+    public_key: str
+    fingerprint: str
+    path: str  # of the private key
+    encrypted: bool  # with a passphrase
+
+
+class TrustedKeyDocument(TypedDict):
+    """A row of the trust file."""
+
+    name: str
+    public_key: str
+    fingerprint: str
+    until: str  # last day on which it is trusted, in UTC; empty: no end
+    note: str
+    has_expired: bool
+
+
+class KeysDocument(TypedDict):
+    """The keys that this machine knows."""
+
+    own: list[OwnKeyDocument]
+    trusted: list[TrustedKeyDocument]
+    trust_file: str
+
+
+class SignedDocument(TypedDict):
+    """A signed file."""
+
+    file: str
+    signature: SignatureCheck
 
 
 # --- searches -------------------------------------------------------------------------------------------
@@ -978,12 +1043,20 @@ DOCUMENTS: Mapping[str, Any] = {
     "node-errors": NodeErrorsDocument,
     "inspect": InspectDocument,
     "convert": ExportDocument,
+    "provenance": DigestChain,
+    "sign": SignedDocument,
+    "keys create": OwnKeyDocument,
+    "keys list": KeysDocument,
+    "keys trust": TrustedKeyDocument,
+    "keys remove": TrustedKeyDocument,
     "export": EmitDocument,
     "export --list": FormatsDocument,
     "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "tag": TagDocument,
+    "share": SharingDocument,
+    "unshare": SharingDocument,
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
@@ -1012,6 +1085,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "fleet runs": FleetRunsDocument,
     "fleet export": FleetExportDocument,
     "fleet report": ReportDocument,
+    "audit": AuditDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 
@@ -71,6 +71,19 @@ def sha256_of(file: BufferedReader) -> str:
     return digest.hexdigest()
 
 
+def content_sha256(digest: str, external: Sequence[tuple[str, str]]) -> str:
+    """Return the identity of a model: the hash of its file, or with external data a hash over all files.
+
+    Args:
+        digest: SHA-256 of the model file.
+        external: location and SHA-256 of each file of external data.
+    """
+    if not external:
+        return digest
+    lines = [digest, *(f"{sha256} {location}" for location, sha256 in external)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
@@ -83,10 +96,36 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft
+        if is_private(path) and draft.stat().st_mode & 0o077:
+            with contextlib.suppress(PermissionError):  # in the sandbox of a worker; the folder closes it
+                draft.chmod(0o600)
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file lies in the data folder, which is this user's alone; elsewhere the umask holds."""
+    return path.is_relative_to(os.path.realpath(home()))
+
+
+def made_private(folder: Path) -> Path:
+    """Create a folder, with its missing parents, that only this user can enter; return it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises where it is a file
+    return folder
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open(…, opener=…)`: a new one can be read by this user only; no link is followed."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
 
 
 def _check(mode: int, path: Path) -> None:
@@ -101,6 +140,11 @@ def home() -> Path:
         return expand_home(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
+
+
+def keys_folder() -> Path:
+    """Return the folder of private keys in ORTune's data folder; no page and no worker may read in it."""
+    return home() / "keys"
 
 
 def expand_home(path: str | Path) -> Path:

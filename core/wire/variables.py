@@ -17,12 +17,16 @@ ALLOW_RUNTIMES = "ORTUNE_ALLOW_RUNTIMES"
 WORKER_ENV = "ORTUNE_WORKER_ENV"
 TOKEN = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
 USERS = "ORTUNE_USERS"
+PEOPLE = "ORTUNE_PEOPLE"
 MAX_UPLOAD_BYTES = "ORTUNE_MAX_UPLOAD_BYTES"
 MAX_WAITING_BYTES = "ORTUNE_MAX_WAITING_BYTES"
+SANDBOX = "ORTUNE_SANDBOX"
 OPEN_FOLDERS = "ORTUNE_OPEN_FOLDERS"
 PROGRESS = "ORTUNE_PROGRESS"
 FLEET_SCHEDULER = "ORTUNE_FLEET_SCHEDULER"
 FLEET_CERTS = "ORTUNE_FLEET_CERTS"
+TRUST = "ORTUNE_TRUST"
+KEY_PASSPHRASE = "ORTUNE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,12 @@ VARIABLES: tuple[Variable, ...] = (
         default="everyone whom the provider authenticates",
     ),
     Variable(
+        name=PEOPLE,
+        read_by="dashboard",
+        sets="The people file: who may log in, and in which role. It takes the place of `ORTUNE_USERS`.",
+        default="everyone who logs in is an admin",
+    ),
+    Variable(
         name=MAX_UPLOAD_BYTES,
         read_by="dashboard",
         sets="The largest upload, in bytes.",
@@ -105,6 +115,13 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="dashboard",
         sets="The total size of uploads that ORTune has not imported yet, in bytes.",
         default=f"four times `{MAX_UPLOAD_BYTES}`",
+    ),
+    Variable(
+        name=SANDBOX,
+        read_by="all",
+        sets="`off` runs workers without a sandbox: a model and its libraries may then read and write what "
+        "you may. Every result says so. For one command, use `--no-sandbox`.",
+        default="workers run in a sandbox where the system offers one",
     ),
     Variable(
         name=OPEN_FOLDERS,
@@ -130,5 +147,17 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="all",
         sets="The folder with this machine's certificate for a fleet, as `--certs` takes it.",
         default="no certificate, which allows loopback addresses only",
+    ),
+    Variable(
+        name=TRUST,
+        read_by="all",
+        sets="The trust file: names of signers and their public keys, as `--trust` takes it.",
+        default="`trusted-keys.yaml` in the data folder",
+    ),
+    Variable(
+        name=KEY_PASSPHRASE,
+        read_by="all",
+        sets="The passphrase of the private key that signs. Worker processes do not receive it.",
+        default="commands ask for it on a terminal",
     ),
 )

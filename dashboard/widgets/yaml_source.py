@@ -8,6 +8,7 @@ from core.spec import TrialSpec, old_key_note, spec_from_yaml
 from core.wire.access import expert_allowed
 from core.wire.errors import SpecError
 from dashboard import messages
+from dashboard.server import people
 
 
 def fields(file: str, pasted: str, *, begins: str) -> None:
@@ -25,7 +26,9 @@ def fields(file: str, pasted: str, *, begins: str) -> None:
         max_upload_size=1,
         on_change=_file_chosen,
         args=(file, pasted),
-        help="A file that ORTune exported. Nothing in it is executed; its model is found by its hash.",
+        disabled=bool(reason := people.refusal("engineer")),
+        help=reason
+        or "A file that ORTune exported. Nothing in it is executed; its model is found by its hash.",
     )
     st.text_area(
         "or paste it",

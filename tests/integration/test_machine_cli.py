@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.store import STORE_NAME, Store
+from core.wire.variables import SANDBOX
+from core.worker import sandbox
 from tests import simulated_clock
 from tests.command_line import CommandLine
 
@@ -20,6 +22,17 @@ def test_the_machine_is_told_in_words_and_with_what_loads(cli: CommandLine) -> N
     for name, fact in by_name.items():
         assert name in done.out
         assert fact["loadable"] or fact["reason"] in done.out
+
+
+def test_what_confines_workers_is_told(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SANDBOX, "on")  # restored at the end: the option changes it
+    assert cli.run("machine", "--json").document["sandbox"] == sandbox.offer()
+    done = cli.run("machine", "--no-sandbox")
+    assert "not sandboxed: turned off with `--no-sandbox`" in done.out
+    assert cli.run("machine", "--json", "--no-sandbox").document["sandbox"] == {
+        **sandbox.offer(),
+        "off": True,
+    }
 
 
 def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cli: CommandLine) -> None:

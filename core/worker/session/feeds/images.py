@@ -161,7 +161,7 @@ def read_image(file: Path, convert: Callable[[PIL.Image], PIL.Image]) -> PIL.Ima
         Image.DecompressionBombError,
         Image.DecompressionBombWarning,
     ) as error:
-        why = f": {error.strerror}" if isinstance(error, IrregularFile) else ""
+        why = f": {error.strerror}" if isinstance(error, IrregularFile | PermissionError) else ""
         raise SpecError(
             f"`{file.name}` cannot be read as an image{why}.", hint="Remove it, or convert it to PNG."
         ) from error
