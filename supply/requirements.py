@@ -12,7 +12,7 @@ from supply.locked import ROOT
 
 RUN_EXTRAS = ("pytorch",)  # what `make run` installs
 # what `make setup` pins in requirements-dev.txt
-TOOL_EXTRAS = ("optuna", "loadgen", "openvino", "fleet", "extensions")
+TOOL_EXTRAS = ("optuna", "loadgen", "openvino", "fleet", "signing", "extensions")
 NOT_LOCKED = {  # extra: why no `make` target installs it
     "tensorflow": "1.5 GB that only conversion from Keras and SavedModel needs",
     "triton": "holds protobuf below 7, which onnx and the dashboard do not",
