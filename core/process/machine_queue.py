@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import filelock
-import psutil
 
+from core.process.identity import is_alive, start_of
 from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
@@ -35,12 +35,8 @@ LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 LATER_POLLS_AFTER_S = 5.0
-START_TOLERANCE_S = (
-    2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
-)
 MAX_TICKET_BYTES = 10_000
 MOST_TEXT = 200  # characters of a text in a ticket
-MOST_PID = 2**31 - 1
 # Follows no link, and does not block on a FIFO.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -67,7 +63,7 @@ class _Ticket:
     """Content of a ticket file."""
 
     pid: int
-    started: float  # the process's start, seconds since the epoch: a reused pid has another one
+    started: float  # the process's start, see `identity`: a reused pid has another one
     owner: str
     what: str
     since: float
@@ -105,7 +101,7 @@ class MachineQueue:
         self._prepare()
         ticket = _Ticket(
             pid=os.getpid(),
-            started=psutil.Process().create_time(),
+            started=start_of(),
             owner=owner,
             what=what,
             since=time.time(),
@@ -183,29 +179,6 @@ class MachineQueue:
                 self.folder.chmod(0o1777)
         except OSError as error:
             raise _unusable(self.folder, error) from error
-
-
-def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
-    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
-
-    Args:
-        pid: any number, also an invalid one.
-        started: likewise.
-        uid: the required owner; None: any owner.
-    """
-    if not 0 < pid <= MOST_PID:
-        return False
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started) <= START_TOLERANCE_S
-            and process.status() != psutil.STATUS_ZOMBIE
-            and (uid is None or uid in process.uids()[:2])
-        )
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return uid is None  # it exists; this user may read no more of it
 
 
 def _as_running(ticket: _Ticket) -> _Ticket:
