@@ -13,14 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from core.process import fair_order
 from core.wire.errors import StoreError
 
-START_TOLERANCE_S = (
-    2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
-)
 MAX_TICKET_BYTES = 10_000
 USED = "used-"  # and the number of a user: the file with this user's recent turns
 MOST_TURNS = 1000  # in such a file
@@ -51,29 +46,6 @@ class Ticket:
     def user(self) -> str:
         """Number of the user who owns the file; empty: unknown."""
         return "" if self.uid is None else str(self.uid)
-
-
-def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
-    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
-
-    Args:
-        pid: any number, also an invalid one.
-        started: likewise.
-        uid: the required owner; None: any owner.
-    """
-    if not 0 < pid <= MOST_PID:
-        return False
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started) <= START_TOLERANCE_S
-            and process.status() != psutil.STATUS_ZOMBIE
-            and (uid is None or uid in process.uids()[:2])
-        )
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return uid is None  # it exists; this user may read no more of it
 
 
 def plain(ticket: Ticket) -> dict[str, Any]:

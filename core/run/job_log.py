@@ -16,11 +16,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import psutil
-
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.process import machine_queue, scratch
+from core.process import scratch
+from core.process.identity import is_alive, start_of
 from core.process.job_worker import Progress
 from core.run.job import FINISHED, Ending, Outcome, Queued
 from core.run.preparation import Resolved
@@ -219,7 +218,7 @@ def clean_up(store: Store) -> None:
 
 def this_process() -> str:
     """Return the text by which a stored job names the process that runs it."""
-    return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
+    return f"{socket.gethostname()}/{os.getpid()}/{start_of()}"
 
 
 def is_owner_alive(process: str, created_at: float) -> bool:
@@ -231,6 +230,6 @@ def is_owner_alive(process: str, created_at: float) -> bool:
         host, pid, started = process.rsplit("/", 2)
         if host != socket.gethostname():
             return time.time() - created_at < DAY_S
-        return machine_queue.is_alive(int(pid), float(started))
+        return is_alive(int(pid), float(started))
     except ValueError:
         return False

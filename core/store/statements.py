@@ -12,6 +12,7 @@ from core.store.rows import STUDIES, TRIALS, Row, Table
 from core.wire.errors import MissingError, PrivateError, StoreError
 
 MIN_PREFIX = 6
+_LAST = "\U0010ffff"  # sorts behind every text that an id has after its prefix
 
 
 def insert(db: Connection, table: str, columns: Mapping[str, Any], *, replace: bool = False) -> None:
@@ -86,8 +87,8 @@ def by_id(db: Connection, table: Table[Any], row_id: str) -> Row:
         return row
     found: list[Row] = []
     if len(row_id) >= MIN_PREFIX:
-        query = f"SELECT * FROM {table.name} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
-        found = db.execute(query, (len(row_id), row_id)).fetchall()
+        query = f"SELECT * FROM {table.name} WHERE id >= ? AND id < ? LIMIT 2"  # noqa: S608 - by its index
+        found = db.execute(query, (row_id, f"{row_id}{_LAST}")).fetchall()
     if not found:
         _refuse_private(db, table, row_id)
         lists = "The Search page and `searches` list" if table is STUDIES else "History and `history` list"

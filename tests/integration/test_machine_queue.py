@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from core.process.machine_queue import MachineQueue, is_alive
+from core.process.identity import is_alive
+from core.process.machine_queue import MachineQueue
 from core.wire.errors import Cancelled, StoreError
 from tests.waiting import WAIT_S, wait_until
 

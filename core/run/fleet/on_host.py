@@ -25,8 +25,9 @@ from typing import Any, TypedDict
 
 from core import __version__, wire
 from core.process import runtimes
+from core.process.identity import is_alive
 from core.process.job_worker import run_job, worker_environment
-from core.process.machine_queue import MachineQueue, is_alive
+from core.process.machine_queue import MachineQueue
 from core.run.fleet import folders, parcels
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
 from core.run.fleet.parcels import Parcel

@@ -22,8 +22,8 @@ from types import FrameType
 from typing import Any
 
 import filelock
-import psutil
 
+from core.process.identity import start_of
 from core.run.fleet import folders
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
 from core.wire import variables
@@ -60,7 +60,7 @@ class _Command:
             )
         if self.cancelled:  # before there was a process
             self._terminate()
-        started = psutil.Process(self.process.pid).create_time()
+        started = start_of(self.process.pid)
         return {"command": self.process.pid, "command_started": started}
 
     def wait(self) -> int:
@@ -111,7 +111,7 @@ def _answer(folder: Path) -> None:
     signal.signal(signal.SIGINT, command.cancel)
     state: dict[str, Any] = {
         **{"key": request["key"], "state": "RUNNING", "started_at": time.time(), "pid": os.getpid()},
-        **{"started": psutil.Process().create_time(), "command": 0, "command_started": 0.0},
+        **{"started": start_of(), "command": 0, "command_started": 0.0},
     }
     # a question whose state cannot be written does not run: nobody could end it
     folders.write_json(folder / STATE, state)

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import filelock
-import psutil
 
 from core.evidence.fleet.fleet_types import Answer, FleetRun
-from core.process.machine_queue import is_alive
+from core.process.identity import is_alive, start_of
 from core.run.fleet import folders
 from core.run.fleet.requests import PreparedQuestion
 from core.wire.errors import MissingError, SpecError, StoreError
@@ -111,7 +110,7 @@ class RunFolder:
 
     def __init__(self, run_id: str) -> None:
         self.path = folders.runs() / run_id
-        self._process = [socket.gethostname(), os.getpid(), psutil.Process().create_time()]
+        self._process = [socket.gethostname(), os.getpid(), start_of()]
 
     @contextmanager
     def held(self) -> Iterator[None]:
