@@ -78,7 +78,8 @@ test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stor
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
 
 lock: $(VENV)/.dev ## Renew both lock files after a change of a range (UPGRADE=--upgrade takes the newest versions)
-	@$(BIN)/python -m supply.lock $(UPGRADE)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/uv --upgrade uv==0.13.9
+	@PATH="$(CURDIR)/$(VENV)/uv/bin:$$PATH" $(BIN)/python -m supply.lock $(UPGRADE)
 
 sbom: $(VENV)/.run ## Write the bill of materials of what ORTune requires: sbom.json, CycloneDX 1.6
 	@$(BIN)/python -m supply.sbom sbom.json

@@ -120,6 +120,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
     from starlette.responses import RedirectResponse, Response
     from starlette.routing import Route
 
+    from core.store import audit
     from dashboard import messages, state
     from dashboard.pages import PAGES
     from dashboard.server import callbacks, live, people, upload
@@ -127,6 +128,10 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
 
     block_address_lookup()
     people.use(access)
+    allowed = (variables.ALLOW_EXPERT, variables.ALLOW_LIBRARIES, variables.ALLOW_RUNTIMES)
+    switches = ", ".join(name for name in allowed if os.environ.get(name))
+    login = "none" if access is None else "required"
+    audit.record("change", "server started", address=f"{address}:{port}", login=login, switches=switches)
     upload.keep_clean()
     callbacks.keep_whole()
 

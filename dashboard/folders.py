@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.api.references import check_named_files, open_folders
 from core.spec import TrialSpec
-from core.wire.access import expert_allowed
+from core.wire.access import expert_allowed, is_inside
 from core.wire.errors import ModelError, SpecError
 from core.wire.files import ROOT
 from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
@@ -43,7 +43,7 @@ def _path_if_allowed(typed: str) -> Path | None:
         path = (ROOT / Path(typed).expanduser()).resolve()
     except (OSError, ValueError, RuntimeError):  # too long, a zero byte, or a home that does not exist
         return None
-    if not any(path.is_relative_to(root) for root in roots):
+    if not is_inside(path, roots):
         raise ModelError(
             f"`{typed[:200]}` is outside the folders that this server allows.",
             hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",

@@ -22,11 +22,13 @@ from core.api.loadgen import loadgen
 from core.api.machine import machine, peaks, self_test
 from core.api.measuring import compare, measure_longer, profile, tune
 from core.api.models import convert, inspect
+from core.api.provenance import provenance
 from core.api.results import Result
 from core.api.runtimes import add_runtime, check_runtime, remove_runtime, runtimes
 from core.api.searching import resume, search
 from core.api.session import Session, Status
 from core.api.session import default_session as session
+from core.api.signing import sign
 from core.api.stored import load_result
 from core.api.sweeping import sweep
 from core.api.upgrading import upgrade
@@ -77,6 +79,7 @@ __all__ = [
     "peaks",
     "plot",
     "profile",
+    "provenance",
     "remove_runtime",
     "resume",
     "runtimes",
@@ -84,6 +87,7 @@ __all__ = [
     "search",
     "self_test",
     "session",
+    "sign",
     "sweep",
     "transform",
     "tune",

@@ -49,19 +49,26 @@ def audit(packages: Sequence[locked.Package], database: str = "") -> dict[str, l
     Raises:
         AuditError: pip-audit failed for another reason.
     """
+    found: dict[str, list[str]] = {}
+    for text in lists(packages):  # pip-audit refuses two versions of one package
+        one = _audit_list(text, database)
+        if one is None:
+            return None
+        found |= one
+    return found
+
+
+def _audit_list(text: str, database: str) -> dict[str, list[str]] | None:
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "found.json"
-        command = [sys.executable, "-m", "pip_audit"]
-        for number, text in enumerate(lists(packages)):
-            path = Path(folder) / f"{number}.txt"
-            path.write_text(text)
-            command += ["--requirement", str(path)]
-        command += ["-s", "osv", "--timeout", str(TIMEOUT_S), *(("--osv-url", database) if database else ())]
-        command += ["--disable-pip", "--no-deps", "--format", "json", "--output", str(found)]
-        command += ["--progress-spinner", "off", "--cache-dir", folder]
+        wanted, report = Path(folder) / "wanted.txt", Path(folder) / "report.json"
+        wanted.write_text(text)
+        command = [sys.executable, "-m", "pip_audit", "--requirement", str(wanted), "-s", "osv"]
+        command += ["--osv-url", database] if database else []
+        command += ["--disable-pip", "--no-deps", "--format", "json", "--output", str(report)]
+        command += ["--timeout", str(TIMEOUT_S), "--progress-spinner", "off", "--cache-dir", folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.exists():
-            return _vulnerable(json.loads(found.read_text()), done.returncode)
+        if report.exists():
+            return _vulnerable(json.loads(report.read_text()), done.returncode)
     if any(name in done.stderr for name in UNREACHABLE):
         return None
     raise AuditError(done.stderr.strip())

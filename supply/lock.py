@@ -31,7 +31,7 @@ class ResolutionError(Exception):
 
 def _compile(wanted: str, output: Path, *options: str) -> None:
     command = [
-        *(sys.executable, "-m", "uv", "pip", "compile", "-", "-o", str(output), "--quiet", "--no-build"),
+        *("uv", "pip", "compile", "-", "-o", str(output), "--quiet", "--no-build"),
         *("--no-python-downloads", "--no-header", "--no-annotate", *options),
     ]
     environment = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": OLDEST_MACOS}

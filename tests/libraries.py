@@ -47,6 +47,11 @@ def between_products(path: Path) -> Path:
     return _written(path, helper.make_graph(nodes, "g", *ends, initializer=weights), "test.ops")
 
 
+def attacker(path: Path, *attempts: str) -> Path:
+    """A model whose operator tries to leave its sandbox: the name of an attempt and its arguments."""
+    return _model(path, "Attack", "test.ops", TensorProto.FLOAT, ["batch", 4], attempts="\n".join(attempts))
+
+
 def upper(path: Path) -> Path:
     """A model of an operator of onnxruntime-extensions, text in and out."""
     return _model(path, "StringUpper", "ai.onnx.contrib", TensorProto.STRING, ["batch"])
@@ -57,9 +62,13 @@ def identity_text(path: Path, shape: list[str | int]) -> Path:
     return _model(path, "Identity", "", TensorProto.STRING, shape)
 
 
-def _model(path: Path, operator: str, domain: str, kind: int, shape: list[str | int]) -> Path:
+def _model(
+    path: Path, operator: str, domain: str, kind: int, shape: list[str | int], **attributes: str
+) -> Path:
     ends = ([helper.make_tensor_value_info(name, kind, shape)] for name in ("x", "y"))
-    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], domain=domain)], "g", *ends)
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x"], ["y"], domain=domain, **attributes)], "g", *ends
+    )
     return _written(path, graph, domain)
 
 

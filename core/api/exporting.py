@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from core.run.export_source import ExportSource, export_source_of
 from core.run.export_source import source_of_settings as source_of_settings
 from core.run.job import Job
 from core.run.search import search_provenance
+from core.run.signing import checking, keys
+from core.run.signing.checking import SignatureRule
+from core.run.signing.keys import SigningKey
 from core.run.verify import Request, verification
 from core.show.export import ExportFormat, caution, format_named
 from core.show.export.bundle import bundle_texts
@@ -61,6 +65,7 @@ def export(
     *,
     accept_breach: str = "",
     whole: bool = False,
+    sign: PathLike | None = None,
     session: Session | None = None,
     on_progress: OnProgress | None = None,
     cancel: threading.Event | None = None,
@@ -73,31 +78,64 @@ def export(
         path: file to write. None: the result has the text; a bundle needs a file.
         accept_breach: reason why differing outputs are acceptable; the file repeats it.
         whole: YAML with all settings, the results, the machine and absolute paths.
+        sign: key that signs a YAML file or a bundle: name of a key of this machine, or path of a private key.
         session: see `tune`.
         on_progress: see `tune`.
         cancel: see `tune`.
 
     Raises:
         StoreError: there is no such trial.
-        SpecError: there is no such format, it cannot express the trial, the file cannot be written, or the
-            outputs differ and no reason is given.
+        SpecError: there is no such format, it cannot express the trial or be signed, there is no such key,
+            the file cannot be written, or the outputs differ and no reason is given.
         ModelError: the model that belongs into the file is missing or has changed.
         TunerError: recording inputs and outputs for a bundle failed or was cancelled.
     """
-    session = session or default_session()
+    key = None if sign is None else keys.open_key(sign)
+    return export_with(
+        key,
+        trial,
+        format,
+        path,
+        accept_breach=accept_breach,
+        whole=whole,
+        session=session or default_session(),
+        on_progress=on_progress,
+        cancel=cancel,
+    )
+
+
+def export_with(
+    key: SigningKey | None,
+    trial: Any,
+    format: str,
+    path: PathLike | None,
+    *,
+    accept_breach: str,
+    whole: bool,
+    session: Session,
+    on_progress: OnProgress | None = None,
+    cancel: threading.Event | None = None,
+) -> Result[Exported]:
+    """Export as `export` does, signed with an opened key."""
     chosen = None if format == BUNDLE else format_named(format)
+    if key is not None and format not in (BUNDLE, "yaml"):
+        raise SpecError(
+            f"Only YAML files and bundles can be signed, but the format is `{format}`.",
+            hint="Leave the key out, or use the format `yaml` or `bundle`.",
+        )
     if whole and format != "yaml":
         raise SpecError("`whole` applies to YAML only.", hint="Leave it out, or use the format `yaml`.")
     one, output = session.store.trial(arguments.ident("trial", trial)), None if path is None else Path(path)
     if chosen is None:
-        found = _bundle(session, one, output, accept_breach, on_progress, cancel)
+        found = _bundle(session, one, output, accept_breach, key, on_progress, cancel)
     else:
         source = replace(export_source_of(session.store, one), whole=whole)
         text = chosen.text(source, accept_breach)
+        text = text if key is None else checking.sign_text(text, key)
         if doubt := caution(one):
             session.note(doubt)
         if output is not None:
-            _write(chosen, source, accept_breach, output)
+            _write(chosen, source, accept_breach, output, signed="" if key is None else text)
             session.note(f"Wrote {output}.")
         elif chosen.pack is not None:
             session.note(f"Nothing is written: {chosen.label} includes the model. Give a path to write it.")
@@ -128,11 +166,19 @@ def _export_document(one: Exported) -> Mapping[str, Any]:
     return told if one.size_bytes is None else {**told, "size_bytes": one.size_bytes}
 
 
-def _write(chosen: ExportFormat, source: ExportSource, accept_breach: str, output: Path) -> None:
-    """Write to a temporary file, then replace the target; on failure the previous file stays."""
+def _write(
+    chosen: ExportFormat, source: ExportSource, accept_breach: str, output: Path, *, signed: str
+) -> None:
+    """Write to a temporary file, then replace the target; on failure the previous file stays.
+
+    A `signed` text is written as it is.
+    """
     try:
         with written_whole(output) as part, part.open("wb") as file:
-            chosen.save(source, file, accept_breach)
+            if signed:
+                file.write(signed.encode())
+            else:
+                chosen.save(source, file, accept_breach)
     except OSError as error:
         raise unwritable(output, error) from None
 
@@ -142,6 +188,7 @@ def _bundle(
     trial: Trial,
     output: Path | None,
     accept_breach: str,
+    key: SigningKey | None,
     on_progress: OnProgress | None,
     cancel: threading.Event | None,
 ) -> Exported:
@@ -150,7 +197,7 @@ def _bundle(
             "A bundle is a zip file, which ORTune does not write to stdout.",
             hint="Give the path of a file.",
         )
-    job = bundle_job(session, trial, output, accept_breach)
+    job = bundle_job(session, trial, output, accept_breach, key)
     made: Any = result_of(session.run(job, on_progress=on_progress, cancel=cancel))
     if doubt := caution(trial):
         session.note(doubt)
@@ -160,7 +207,9 @@ def _bundle(
     return Exported(trial=trial, format=BUNDLE, output=output, text="", size_bytes=made["size_bytes"])
 
 
-def bundle_job(session: Session, trial: Trial, output: Path, accept_breach: str = "") -> Job:
+def bundle_job(
+    session: Session, trial: Trial, output: Path, accept_breach: str = "", key: SigningKey | None = None
+) -> Job:
     """Return the job that writes the bundle of a trial; it records inputs and outputs if there are none.
 
     Its result has `path`, `size_bytes` and `no_sample`, the reason for a bundle without recorded inputs and
@@ -172,7 +221,8 @@ def bundle_job(session: Session, trial: Trial, output: Path, accept_breach: str 
         held = writing.contents(store, trial, run=run)
         found = search_provenance(store, trial)
         texts = bundle_texts(held, info=held.record.info, accepted_breach=accept_breach, found=found)
-        written = writing.write(output, held, texts)
+        sign = None if key is None else partial(checking.sign_bundle, key=key)
+        written = writing.write(output, held, texts, sign=sign)
         return {"path": str(output), "size_bytes": written, "no_sample": held.no_sample}
 
     return job_types.task(write, kind=BUNDLE, what=f"bundle of {trial.model_name} {trial.id[:8]}")
@@ -193,6 +243,9 @@ def verify(
     against: PathLike | None = None,
     fail_if_slower: float | None = None,
     expert: bool = False,
+    require_signature: bool = False,
+    signed_by: Sequence[str] = (),
+    trust: PathLike | None = None,
     runtime: str | None = None,
     wait_quiet_s: float = 0.0,
     session: Session | None = None,
@@ -211,6 +264,9 @@ def verify(
         against: file that `record` wrote on this machine.
         fail_if_slower: with `against`: share by which it may be slower. None: the margin.
         expert: let the file turn on `expert`; only for files that you trust.
+        require_signature: refuse the file unless a key of the trust file signed it.
+        signed_by: refuse the file unless one of these names of the trust file signed it.
+        trust: path of the trust file. None: `ORTUNE_TRUST`, else the one in the data folder.
         runtime: environment to verify in; `own` is ORTune's. None: the one of the recorded name.
         wait_quiet_s: see `tune`.
         session: see `tune`.
@@ -218,8 +274,8 @@ def verify(
         cancel: see `tune`.
 
     Raises:
-        SpecError: the file is invalid or was changed, options contradict each other, or the baseline is of
-            another machine.
+        SpecError: the file is invalid or was changed, its signature is wrong or not as required, options
+            contradict each other, or the baseline is of another machine.
         TunerError: a worker failed, or the job was cancelled.
     """
     session = session or default_session()
@@ -242,6 +298,11 @@ def verify(
         expert=expert,
         runtime=None if runtime is None else one_runtime(runtime),
         wait_quiet_s=wait_quiet_s,
+        signature=SignatureRule(
+            required=require_signature,
+            signers=tuple(signed_by),
+            trust_file=None if trust is None else Path(trust),
+        ),
     )
     found = result_of(session.run(verify_job(request), on_progress=on_progress, cancel=cancel))
     result = session.last = Result(
@@ -263,5 +324,5 @@ def verify_job(request: Request) -> Job:
         SpecError: the file is invalid or was changed.
     """
     if request.admit is None or is_bundle(request.path):
-        check(request.path, expert=request.expert)
+        check(request.path, expert=request.expert, rule=request.signature)
     return verification(request)

@@ -155,6 +155,15 @@ COMMANDS = {
         "Check that a recorded configuration runs here, with the same outputs and as fast.",
         workers=True,
     ),
+    "provenance": Command(
+        "provenance",
+        "provenance",
+        "Check the digests of a result from its model to the file it was exported to.",
+    ),
+    "sign": Command("keys", "sign", "Sign a YAML file or a bundle; `verify` checks the signature."),
+    "keys": Command(
+        "keys", "app", "Create keys that sign, and list, trust and remove the public keys of others."
+    ),
     "report": Command(
         "report",
         "report",
@@ -202,7 +211,9 @@ COMMANDS = {
         "audit", "audit", "Show or export the audit log: who measured, changed, deleted and exported."
     ),
     "backup": Command(
-        "backup", "backup", "Copy the result store to one file, even while it is in use, and check every row."
+        "backup",
+        "backup",
+        "Copy the result store to one file, even while it is in use, and check every row of the copy.",
     ),
     "restore": Command(
         "backup", "restore", "Replace the result store with a backup, and keep a copy of the current store."

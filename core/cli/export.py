@@ -10,6 +10,7 @@ import typer
 
 from core.api import exporting
 from core.api.models import source_kind
+from core.cli.keys import SignKey, opened_key
 from core.cli.output import Json, check_output_path, print_json
 from core.cli.sheets import print_parts
 from core.cli.watch import Progress, started
@@ -46,6 +47,7 @@ def export(
         bool,
         typer.Option("--all", help="YAML with all settings, the results, the machine and absolute paths."),
     ] = False,
+    sign: SignKey = None,
     list_: Annotated[
         bool, typer.Option("--list", help="List the formats, and the settings that each cannot express.")
     ] = False,
@@ -65,9 +67,10 @@ def export(
     _check_trial(trial)
     if output is not None:
         check_output_path(output)
+    key = opened_key(sign)
     with started(Progress(sys.stderr, quiet=False)) as session:
-        result = exporting.export(
-            trial, format_, output, accept_breach=accept_breach, whole=all_, session=session
+        result = exporting.export_with(
+            key, trial, format_, output, accept_breach=accept_breach, whole=all_, session=session
         )
     if json_:
         print_json(result.to_dict())

@@ -14,8 +14,10 @@ from core.api import searching
 from core.api.results import Result
 from core.api.searching import Prepared, space_facts
 from core.api.session import clean_up
+from core.api.signing import SigningKey, sign_text
 from core.cli import COMMANDS
 from core.cli.help_groups import Group
+from core.cli.keys import SignKey, opened_key
 from core.cli.options import (
     CONFIG,
     Given,
@@ -185,6 +187,7 @@ def search(
         Path | None,
         typer.Option("-o", "--output", help="Write the best configuration as YAML.", metavar="BEST.yaml"),
     ] = None,
+    sign: SignKey = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the search space and stop.")] = False,
     wide: Wide = False,
     json_: Json = False,
@@ -200,8 +203,7 @@ def search(
     Exit codes: 0 found, or no configuration beats the default · 1 no configuration keeps the limits or passes
     under load, or a worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
     """
-    if output is not None:
-        check_output_path(output)
+    key = _signing_key(sign, output)
     patience_s = wait_quiet_s(wait_quiet)
     budget = given.pop("budget_s", None)
     budget_s = None if budget is None else seconds("--budget", budget)
@@ -228,7 +230,7 @@ def search(
                 )
             raise
     if not dry_run:
-        _report(session.store, result, output, json_=json_)
+        _report(session.store, result, output, key, json_=json_)
     elif json_:
         print_json(result.to_dict())
     else:
@@ -258,7 +260,25 @@ def _print_space(prepared: Prepared) -> None:
     )
 
 
-def _report(store: Store, result: Result[StudyRecord], output: Path | None, *, json_: bool) -> None:
+def _signing_key(sign: str | None, output: Path | None) -> SigningKey | None:
+    """Check the path of the YAML file, and open the key that signs it, before the work."""
+    if output is not None:
+        check_output_path(output)
+    elif sign is not None:
+        raise SpecError(
+            "`--sign` signs the file of `--output`, but none is given.", hint="Add `-o BEST.yaml`."
+        )
+    return opened_key(sign)
+
+
+def _report(
+    store: Store,
+    result: Result[StudyRecord],
+    output: Path | None,
+    key: SigningKey | None,
+    *,
+    json_: bool,
+) -> None:
     record = result.record
     if record.error is not None:
         if json_:
@@ -272,7 +292,8 @@ def _report(store: Store, result: Result[StudyRecord], output: Path | None, *, j
             print_error(f"`{output}` was not written: {_none_better(answer)}.", "")
         else:
             trial = store.trial(best)
-            write_text(output, export_yaml(trial, found=searching.search_provenance(store, trial)))
+            text = export_yaml(trial, found=searching.search_provenance(store, trial))
+            write_text(output, text if key is None else sign_text(text, key))
             audit.record("export", "trial as yaml", folder=store.folder, file=output.name, ids=[trial.id])
     if json_:
         print_json(result.to_dict())

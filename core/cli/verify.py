@@ -12,6 +12,7 @@ import typer
 from core.api import exporting
 from core.api.asked_runtimes import one_runtime
 from core.api.results import Result
+from core.cli.keys import Trust
 from core.cli.options import WaitQuiet, wait_quiet_s
 from core.cli.output import (
     EXIT_FAILED,
@@ -104,6 +105,22 @@ def verify(
         bool,
         typer.Option("--expert", help="Let the file turn on `expert`. Use it only for files that you trust."),
     ] = False,
+    require_signature: Annotated[
+        bool,
+        typer.Option(
+            "--require-signature",
+            help="Refuse the file unless a key of the trust file signed it.",
+        ),
+    ] = False,
+    signed_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Refuse the file unless this name of the trust file signed it. Repeatable: one of them.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = None,
     runtime: Annotated[
         list[str] | None,
         typer.Option(
@@ -132,8 +149,8 @@ def verify(
 
     Exit codes: 0 reproduced, or faster than recorded (with --no-measure: all checks passed) · 1 it does not
     run, outputs differ, the speed-up is smaller, a target is missed, it is slower than allowed, or a worker
-    failed · 2 bad input, a changed file, or a baseline of another machine · 3 something is unknown or
-    undecided · 130 Ctrl-C.
+    failed · 2 bad input, a changed file, a signature that is wrong or not as required, or a baseline of
+    another machine · 3 something is unknown or undecided · 130 Ctrl-C.
     """
     kind = _kind(format_, json_=json_)
     try:
@@ -152,6 +169,9 @@ def verify(
                 against=against,
                 fail_if_slower=limit,
                 expert=expert,
+                require_signature=require_signature,
+                signed_by=signed_by or (),
+                trust=trust,
                 runtime=one_runtime(runtime) if runtime else None,
                 wait_quiet_s=wait_quiet_s(wait_quiet),
                 session=session,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 import tempfile
 import threading
 import time
@@ -296,13 +297,22 @@ class MachineQueue:
             yield from (one for one in read_uses(path) or [] if one.began <= one.ended <= now)
 
     def _prepare(self) -> None:
-        """Make the folder, writable for every user; sticky, so that no user removes another's ticket."""
+        """Make the folder, writable for every user; sticky, so that no user removes another's ticket.
+
+        Every user must reach it, whatever the umask of this process. A link of another user could lead the
+        tickets into any folder of this user.
+        """
         try:
-            if not self.folder.is_dir():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self.folder.chmod(0o1777)
+            missing = [one for one in (self.folder, *self.folder.parents) if not one.exists()]
+            for one in reversed(missing):
+                one.mkdir(exist_ok=True)
+                with contextlib.suppress(PermissionError):  # another user was quicker
+                    one.chmod(0o1777 if one == self.folder else 0o755)
+            found = self.folder.lstat()
         except OSError as error:
             raise unusable(self.folder, error) from error
+        if hasattr(os, "geteuid") and stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+            raise unusable(self.folder, OSError(0, "it is a link that another user made"))
 
 
 def _entry_from_ticket(name: str, ticket: Ticket) -> Entry:

@@ -37,6 +37,7 @@ from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import Prepared, Resolved, environment_of, prepare_trial
 from core.run.scorecard import ScorecardRow, Subject, accuracy_task, load_job, needed, rows
+from core.run.signing.checking import ANY, SignatureRule
 from core.run.static_checks import CheckResults, run_static_checks
 from core.run.verified_runtime import with_runtime_here
 from core.spec import TrialSpec, ort_default, spec_from_dict
@@ -75,6 +76,7 @@ class Request:
     baseline: RecordedBaseline | None = None  # recorded earlier on this machine, to compare with
     fail_if_slower: float | None = None  # a fraction of `baseline`
     record: Path | None = None  # path for a new baseline of this machine
+    signature: SignatureRule = ANY
 
     @property
     def label(self) -> str:
@@ -123,13 +125,17 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
     """Verify, and return the result as plain JSON data.
 
     Raises:
-        SpecError: the file cannot be opened, or the baseline is of another machine.
+        SpecError: the file cannot be opened, its signature is not the required one, or the baseline is of
+            another machine.
         StoreError: the disk is full.
         Cancelled: the job was cancelled.
     """
     _progress(service, "open", request.label)
     with open_configuration(
-        request.path, expert=request.expert, within=service.store.folder / "cache" / "bundles"
+        request.path,
+        expert=request.expert,
+        within=service.store.folder / "cache" / "bundles",
+        rule=request.signature,
     ) as held:
         held = _with_effort(held, request)
         found = _VerificationState(notes=[held.note] if held.note else [])
@@ -420,6 +426,7 @@ def _document(
         "file": request.label,
         "model": {"name": held.name, "sha256": held.spec.model.sha256 or ""},
         "recorded_trial": held.trial or None,
+        "signature": held.signature,
         "runs": found.runs,
         "same": {**plain(found.same), "error": found.error},
         "fast": {**plain(fast), "gains": found.transfers},

@@ -47,7 +47,9 @@ from core.evidence.upgrade import Change, RuntimeSide
 from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
+from core.run.digest_chain import DigestChain
 from core.run.runtimes.checking import RuntimeCheck
+from core.run.signing import SignatureCheck
 from core.run.sizes import Source
 from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags, Visibility
 from core.store.audit import AuditCheck
@@ -585,6 +587,7 @@ class VerifyDocument(TypedDict):
     file: str
     model: NamedModel
     recorded_trial: str | None  # ID on the machine where it was recorded
+    signature: SignatureCheck  # of the file; a file with a wrong signature is refused
     runs: VerificationPart  # YES, NO, or UNKNOWN
     same: SamePart
     fast: FastPart
@@ -778,6 +781,42 @@ class EmitDocument(TypedDict):
     output: str | None
     text: str  # content of the file; empty for a bundle
     size_bytes: NotRequired[int]  # of a bundle
+
+
+class OwnKeyDocument(TypedDict):
+    """A key pair of this machine, without the private key."""
+
+    name: str  # of the signer
+    public_key: str
+    fingerprint: str
+    path: str  # of the private key
+    encrypted: bool  # with a passphrase
+
+
+class TrustedKeyDocument(TypedDict):
+    """A row of the trust file."""
+
+    name: str
+    public_key: str
+    fingerprint: str
+    until: str  # last day on which it is trusted, in UTC; empty: no end
+    note: str
+    has_expired: bool
+
+
+class KeysDocument(TypedDict):
+    """The keys that this machine knows."""
+
+    own: list[OwnKeyDocument]
+    trusted: list[TrustedKeyDocument]
+    trust_file: str
+
+
+class SignedDocument(TypedDict):
+    """A signed file."""
+
+    file: str
+    signature: SignatureCheck
 
 
 # --- searches -------------------------------------------------------------------------------------------
@@ -1004,6 +1043,12 @@ DOCUMENTS: Mapping[str, Any] = {
     "node-errors": NodeErrorsDocument,
     "inspect": InspectDocument,
     "convert": ExportDocument,
+    "provenance": DigestChain,
+    "sign": SignedDocument,
+    "keys create": OwnKeyDocument,
+    "keys list": KeysDocument,
+    "keys trust": TrustedKeyDocument,
+    "keys remove": TrustedKeyDocument,
     "export": EmitDocument,
     "export --list": FormatsDocument,
     "report": ReportDocument,

@@ -234,6 +234,7 @@ def _append(log: Path, facts: Mapping[str, object]) -> None:
         descriptor = os.open(log / _CURRENT, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NOFOLLOW, 0o600)
         try:
             _write_whole(descriptor, line)
+            os.fsync(descriptor)  # before `last`: else a power loss would look like a removed line
         finally:
             os.close(descriptor)
         with open(log / _LAST, "w", opener=private_opener, encoding="ascii") as file:

@@ -257,6 +257,23 @@ class Store:
         with self._reading() as db:
             return queries.checksums(db, query)
 
+    def digests(self, trial_id: str) -> dict[str, tuple[str, str]]:
+        """Return the recorded and the current checksum of a trial: its "result" and its "measurements".
+
+        A part that the store does not have is left out; an empty recorded checksum is of an earlier version.
+
+        Raises:
+            StoreError: no trial, or more than one, has that id.
+        """
+        with self._database.reading() as db:
+            row = by_id(db, TRIALS, trial_id)
+            samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
+        found = {"result": (row["checksum"], TRIALS.checksum(row))}
+        if samples is not None:
+            now = rows.samples_checksum(samples["trial"], samples["data"])
+            found["measurements"] = (samples["checksum"], now)
+        return found
+
     def model_names(self) -> list[str]:
         """Return the names of all measured models in alphabetical order."""
         with self._reading() as db:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.wire.errors import SpecError, nearest
-from core.wire.files import open_regular, sha256_of
+from core.wire.files import keys_folder, open_regular, sha256_of
 from core.wire.variables import ALLOW_EXPERT, ALLOW_LIBRARIES, ALLOW_RUNTIMES, OPEN_FOLDERS
 
 
@@ -41,9 +41,14 @@ def folders_of_this_process() -> list[Path] | None:
 
 
 def is_inside(path: Path, folders: Iterable[Path]) -> bool:
-    """True when `path`, symbolic links followed, lies in one of `folders`, which must be resolved."""
+    """True when `path`, symbolic links followed, lies in one of `folders`, which must be resolved.
+
+    The folder of private keys belongs to none.
+    """
     try:
         real = path.resolve()
+        if real.is_relative_to(keys_folder().resolve()):
+            return False
     except (OSError, RuntimeError, ValueError):  # a loop of links, a zero byte
         return False
     return any(real.is_relative_to(folder) for folder in folders)

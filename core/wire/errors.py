@@ -149,7 +149,8 @@ EXTRAS = {
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
     "mlperf_loadgen": "loadgen",
     "openvino": "openvino",
-    **dict.fromkeys(("distributed", "dask", "cryptography"), "fleet"),
+    **dict.fromkeys(("distributed", "dask"), "fleet"),
+    "cryptography": "signing",
 }
 
 

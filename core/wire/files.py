@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 
@@ -71,6 +71,19 @@ def sha256_of(file: BufferedReader) -> str:
     return digest.hexdigest()
 
 
+def content_sha256(digest: str, external: Sequence[tuple[str, str]]) -> str:
+    """Return the identity of a model: the hash of its file, or with external data a hash over all files.
+
+    Args:
+        digest: SHA-256 of the model file.
+        external: location and SHA-256 of each file of external data.
+    """
+    if not external:
+        return digest
+    lines = [digest, *(f"{sha256} {location}" for location, sha256 in external)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
@@ -127,6 +140,11 @@ def home() -> Path:
         return expand_home(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
+
+
+def keys_folder() -> Path:
+    """Return the folder of private keys in ORTune's data folder; no page and no worker may read in it."""
+    return home() / "keys"
 
 
 def expand_home(path: str | Path) -> Path:

@@ -25,6 +25,8 @@ OPEN_FOLDERS = "ORTUNE_OPEN_FOLDERS"
 PROGRESS = "ORTUNE_PROGRESS"
 FLEET_SCHEDULER = "ORTUNE_FLEET_SCHEDULER"
 FLEET_CERTS = "ORTUNE_FLEET_CERTS"
+TRUST = "ORTUNE_TRUST"
+KEY_PASSPHRASE = "ORTUNE_KEY_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,5 +147,17 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="all",
         sets="The folder with this machine's certificate for a fleet, as `--certs` takes it.",
         default="no certificate, which allows loopback addresses only",
+    ),
+    Variable(
+        name=TRUST,
+        read_by="all",
+        sets="The trust file: names of signers and their public keys, as `--trust` takes it.",
+        default="`trusted-keys.yaml` in the data folder",
+    ),
+    Variable(
+        name=KEY_PASSPHRASE,
+        read_by="all",
+        sets="The passphrase of the private key that signs. Worker processes do not receive it.",
+        default="commands ask for it on a terminal",
     ),
 )

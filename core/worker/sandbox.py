@@ -39,14 +39,14 @@ _FILES = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/timezone"),
     *("/etc/os-release", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/ssl", "/etc/mime.types"),
     *("/etc/OpenCL", "/etc/alternatives"),
-    *("/dev/urandom", "/dev/random", "/dev/zero"),
+    *("/dev/urandom", "/dev/random"),  # not /dev/zero: mapped, it is memory without a limit
 )
 _NETWORK_FILES = (
     *("/etc/debian_version", "/etc/lsb-release", "/etc/redhat-release", "/etc/xdg/pip", "/etc/uv"),
     *("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
     *("/etc/ca-certificates", "/etc/pki", "/etc/pip.conf", "/run/systemd/resolve"),
 )
-_WRITABLE = ("/dev/null", "/proc/self")
+_WRITABLE = ("/dev/null", "/proc/self/clear_refs")  # not oom_score_adj: it is the first victim of full memory
 _SOURCES = [str(Path(core.__file__).parents[1])]  # its names are read where a program imports `core`
 _GPU = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/nvidia-caps")
 
@@ -140,6 +140,20 @@ _OF_A_PROCESS = {
 }
 _STARTS = {"fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281)}
 _SOCKET, _CLONE, _CLONE3, _PRCTL = (41, 198), (56, 220), (435, 435), (157, 167)
+_ADDRESSES = {"connect": (42, 203), "bind": (49, 200)}
+_SOCKETPAIR, _MMAP, _SET_AFFINITY = (53, 199), (9, 222), (203, 122)
+_NOT_A_STREAM = 0xE  # bits of the other types of sockets, of which one end can send to any address
+_MEMORY_FILES: dict[str, tuple[int | None, int | None]] = {
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+}
+_OF_A_GROUP = {
+    # name -> numbers, bits of the first argument: a group, or every process of the user
+    "setpriority": ((141, 140), 0b11),
+    "ioprio_set": ((251, 30), 0b10),
+}
+_MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
+_LARGE_PID_MAX = 1 << 20  # so many process ids that a later thread has a larger one
 _CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080  # namespaces of every kind, NEWTIME included
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 38, 24, 47
 
@@ -191,6 +205,24 @@ class _Filter:
         self._add(_RET, _ERRNO | errno.EPERM)
         self._add(_RET, _ALLOW)
 
+    def refuse_shared_memory(self) -> None:
+        """Refuse memory that is shared with no file: no limit of a process counts it."""
+        self._add(_JEQ, _MMAP[self._machine], 0, 5)
+        self._add(_LD, 16 + 8 * 3)
+        self._add(_JSET, _MAP_ANONYMOUS, 0, 2)
+        self._add(_JSET, _MAP_SHARED, 0, 1)
+        self._add(_RET, _ERRNO | errno.EPERM)
+        self._add(_RET, _ALLOW)
+
+    def refuse_earlier_processes(self, numbers: tuple[int, int]) -> None:
+        """Refuse a system call on a process that is older than this one; own threads are younger."""
+        self._add(_JEQ, numbers[self._machine], 0, 5)
+        self._add(_LD, 16)
+        self._add(_JEQ, 0, 2, 0)
+        self._add(_JGE, os.getpid(), 1, 0)
+        self._add(_RET, _ERRNO | errno.EPERM)
+        self._add(_RET, _ALLOW)
+
     def refuse_other_death_signals(self) -> None:
         """Refuse to change the signal at the parent's end to another than SIGKILL."""
         self._add(_JEQ, _PRCTL[self._machine], 0, 6)
@@ -217,11 +249,10 @@ def _program(rules: Rules, audit: int, machine: int) -> bytes:
         refused |= _ATTRIBUTES
     for numbers in refused.values():
         made.refuse(numbers)
-    for of_a_process, argument in _OF_A_PROCESS.values():
-        made.refuse_other_processes(of_a_process, argument)
+    _refuse_other_processes(made)
     made.refuse(_CLONE3, errno.ENOSYS)  # its flags cannot be read here; the C library falls back to `clone`
-    if not rules["network"]:
-        made.refuse(_SOCKET, errno.EACCES)
+    _refuse_network(made, rules)
+    _refuse_unbounded_memory(made, rules)
     if rules["processes"]:
         made.refuse_if(_CLONE, 0, _CLONE_NEW)
     else:
@@ -230,6 +261,30 @@ def _program(rules: Rules, audit: int, machine: int) -> bytes:
             made.refuse(numbers)
     made.refuse_other_death_signals()
     return made.bytes()
+
+
+def _refuse_other_processes(made: _Filter) -> None:
+    for of_a_group, bits in _OF_A_GROUP.values():
+        made.refuse_if(of_a_group, 0, bits)
+    for of_a_process, argument in _OF_A_PROCESS.values():
+        made.refuse_other_processes(of_a_process, argument)
+    if _pid_max() >= _LARGE_PID_MAX:
+        made.refuse_earlier_processes(_SET_AFFINITY)
+
+
+def _refuse_network(made: _Filter, rules: Rules) -> None:
+    if not rules["network"]:
+        made.refuse(_SOCKET, errno.EACCES)
+        for numbers in _ADDRESSES.values():
+            made.refuse(numbers, errno.EACCES)
+        made.refuse_if(_SOCKETPAIR, 1, _NOT_A_STREAM)
+
+
+def _refuse_unbounded_memory(made: _Filter, rules: Rules) -> None:
+    if _has_bounded_memory(rules):
+        made.refuse_shared_memory()
+        for numbers in _MEMORY_FILES.values():
+            made.refuse(numbers)
 
 
 # --- entering -----------------------------------------------------------------------------------------------
@@ -365,13 +420,24 @@ def _check(result: int, what: str) -> int:
 def _limit(rules: Rules) -> None:
     most_of = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": rules["files"], "RLIMIT_FSIZE": rules["file_bytes"]}
     most_of["RLIMIT_NPROC"] = _MOST_THREADS
-    if not (rules["gpu"] or rules["processes"] or rules["network"]):  # drivers reserve address space
+    if _has_bounded_memory(rules):
         most_of["RLIMIT_DATA"] = memory_limit()
     for name, most in most_of.items():
         number = getattr(resource, name)
         now = resource.getrlimit(number)
         soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
         resource.setrlimit(number, (soft, hard))
+
+
+def _has_bounded_memory(rules: Rules) -> bool:
+    """Whether a limit of memory can be set; drivers of GPUs reserve address space."""
+    return not (rules["gpu"] or rules["processes"] or rules["network"])
+
+
+def _pid_max() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii"))
+    return 0
 
 
 def _landlock(rules: Rules, version: int) -> None:

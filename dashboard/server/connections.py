@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ class Connections:
     def __init__(self, app: ASGIApp, access: Access, refuse: Refuse) -> None:
         """Serve `app` for the people of `access`."""
         self.app, self.access, self.refuse = app, access, refuse
+        self.replaced: deque[str] = deque(maxlen=1000)  # keys of sessions that ended by another login
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         access.sessions.on_end(self._wake)
 
@@ -76,8 +78,9 @@ class Connections:
         if not begun:
             await self.refuse(scope, send, 401, "The session has ended. Log in again.")
         elif scope["type"] == "websocket":
-            ended_early = self.access.sessions.left_s(session) > 0
-            place = provider.logout_path() if ended_early and not session.token else ""
+            expired = self.access.sessions.left_s(session) == 0
+            stays = expired or session.token or session.key in self.replaced
+            place = "" if stays else provider.logout_path()
             await send({"type": "websocket.send", "bytes": _open_in_browser(place)})
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
         else:

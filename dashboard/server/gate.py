@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import html
 import ipaddress
@@ -214,7 +215,7 @@ class Gate:
         if self.access is None or scope["path"] == HEALTH:
             await self.app(scope, receive, send)
         elif scope["path"] in self.provider_routes and scope["type"] == "http":
-            send = provider.finishing_login(scope["path"], send, self._finish_login(scope, send))
+            send = provider.finishing_login(scope["path"], send, self._finish_login(scope, send, asked))
             await self.app(scope, receive, send)
         elif not _is_login(scope) and (found := self.access.find(_cookie_in(asked))):
             await self._serve_person(scope, receive, send, *found)
@@ -287,8 +288,7 @@ class Gate:
             return
         if cookie is not None:
             self.wrong_tokens.forgive(address)
-            if before := self.access.sessions.find(_cookie_in(asked)):  # of another person
-                await asyncio.to_thread(self.access.sessions.end, before.key)
+            await self._end_session_before(asked)
             secure = (asked.one("origin") or "").startswith("https:")
             await _redirect(send, place, self._cookie(cookie, secure=secure))
             return
@@ -298,7 +298,7 @@ class Gate:
         await asyncio.sleep(WRONG_TOKEN_S)
         await _answer(scope, send, 401, self._page(place, "That is not the token."), kind="text/html")
 
-    def _finish_login(self, scope: Scope, send: Send) -> provider.Finish:
+    def _finish_login(self, scope: Scope, send: Send, asked: _RequestHeaders) -> provider.Finish:
         """Return what decides on the claims of a person whom a provider has just authenticated."""
 
         async def finish(claims: Mapping[str, object]) -> tuple[bytes, bytes] | None:
@@ -313,9 +313,19 @@ class Gate:
                 text = "This account may not use this server. Ask its operator."
                 await _answer(scope, send, 403, self._page("/", text), kind="text/html")
                 return None
+            await self._end_session_before(asked)
             return b"set-cookie", self._cookie(cookie, secure=provider.is_encrypted()).encode()
 
         return finish
+
+    async def _end_session_before(self, asked: _RequestHeaders) -> None:
+        """End the session that this browser had, perhaps of another person."""
+        assert self.access is not None
+        assert self.connections is not None
+        if before := self.access.sessions.find(_cookie_in(asked)):
+            self.connections.replaced.append(before.key)
+            with contextlib.suppress(TunerError):  # it has ended, until a restart
+                await asyncio.to_thread(self.access.sessions.end, before.key)
 
     def _cookie(self, value: str, *, secure: bool) -> str:
         assert self.access is not None

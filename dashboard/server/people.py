@@ -65,6 +65,7 @@ class PeopleFile:
                 self._stamp = stamp
                 try:
                     self._rules = people_file.read(self._path, self._token)
+                    audit.record("change", "people file read again", who="")
                 except TunerError as error:
                     _log.error("%s The rules before it stay in force.", error.message)
             return self._rules
@@ -113,8 +114,8 @@ class Access:
     def person(self, session: LoginSession) -> Person | None:
         """Return the person of a session by the present rules; None: no longer one with access."""
         rules = self.rules()
-        if not session.token:
-            return _of_claims(session.claims, rules)
+        if not session.token:  # of a provider, which the operator may have removed since
+            return _of_claims(session.claims, rules) if self.providers else None
         return next((_of_token(one) for one in rules.tokens if one.sha256 == session.token), None)
 
     def find(self, cookie: str) -> tuple[LoginSession, Person] | None:

@@ -185,8 +185,9 @@ class _ReservedSpace:
         if used + size > most:
             raise _RefusedError(
                 507,
-                f"Your uploads that are not imported yet take {size_text(used)}, and the limit is "
-                f"{size_text(most)}. Import them, or wait: unused uploads are removed after a day.",
+                f"This file has {size_text(size)}, and your other uploads that are not imported yet have "
+                f"{size_text(used)}. The limit is {size_text(most)}. Import those first, or ask an admin for "
+                "a higher limit.",
             )
 
     def count_written(self, part: Path, size: int) -> None:

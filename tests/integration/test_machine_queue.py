@@ -346,6 +346,36 @@ def test_a_time_that_cannot_be_is_not_shown(tmp_path, name, value):
         assert 0 <= entry.since <= time.time()
 
 
+def test_every_user_reaches_a_new_folder_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        with MachineQueue(tmp_path / "srv" / "queue").turn("me", "a job"):
+            lock = tmp_path / "srv" / "queue" / "machine.lock"
+            assert lock.stat().st_mode & 0o777 == 0o666
+            tickets = list((tmp_path / "srv" / "queue").glob("*.json"))
+            assert [one.stat().st_mode & 0o777 for one in tickets] == [0o644]
+    finally:
+        os.umask(before)
+    assert (tmp_path / "srv").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "srv" / "queue").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user")
+def test_a_link_of_another_user_is_no_folder_of_the_queue(tmp_path):
+    (tmp_path / "mine").mkdir()
+    link = tmp_path / "queue"
+    link.symlink_to(tmp_path / "mine")
+    with MachineQueue(link).turn("me", "a job"):
+        pass  # the user's own link
+    os.lchown(link, 12345, 12345)
+    with (
+        pytest.raises(StoreError, match="a link that another user made"),
+        MachineQueue(link).turn("me", "a job"),
+    ):
+        pass
+    assert not list((tmp_path / "mine").glob("*.json"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
 @pytest.mark.parametrize("pid", [1, os.getpid()], ids=["the first", "ours"])
 def test_a_ticket_for_a_process_of_somebody_else_is_not_believed(tmp_path, pid):

@@ -191,6 +191,8 @@ def test_wrong_tokens_slow_down_their_address_and_nobody_else(
             lambda: {"127.0.0.1", "203.0.113.5", "127.0.0.3"} <= {one.more["address"] for one in refused()}
         )
     assert len(list(audit.entries(tmp_path, action="log-in"))) == 2
+    [started] = [one for one in audit.entries(tmp_path, action="change") if one.what == "server started"]
+    assert started.more["login"] == "required"
     assert audit.check(tmp_path).problems == ()
     log = (tmp_path / "audit" / "audit.jsonl").read_text("ascii")
     assert TOKEN not in log

@@ -59,6 +59,7 @@ def ask(
     *,
     app: ASGIApp = app,
     access: Access | None = None,
+    served: gate.Gate | None = None,
     query: bytes = b"a=1",
     token: str = "",
     kind: str = "http",
@@ -80,7 +81,8 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(gate.Gate(app, hosts=HOSTS, access=access or access_by(token))(scope, receive, send))
+    server = served or gate.Gate(app, hosts=HOSTS, access=access or access_by(token))
+    asyncio.run(server(scope, receive, send))
     return Answer(sent)
 
 
@@ -352,6 +354,27 @@ def test_a_page_goes_to_the_login_when_its_session_ends() -> None:
     assert message.WhichOneof("type") == "auth_redirect"
 
 
+@pytest.mark.parametrize(("replaced", "place"), [(False, "/auth/logout"), (True, "")])
+def test_a_page_of_a_provider_goes_to_its_log_out_but_not_after_another_login(
+    replaced: bool, place: str
+) -> None:
+    listed = Rules(addresses={"ann@example.org": "engineer"})
+    access = Access(lambda: listed, LoginSessions(HOME[0]), {"default": "Log in"})
+    before = str(access.log_in_by_claims({"email": "ann@example.org"}))
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        if replaced:
+            served.connections.replaced.append(people_file.hash_of(before))  # type: ignore[union-attr]
+        await asyncio.to_thread(access.log_in_by_claims, {"email": "ann@example.org"})
+        await asyncio.to_thread(access.sessions.end, people_file.hash_of(before))
+        await asyncio.Event().wait()
+
+    served = gate.Gate(page, hosts=HOSTS, access=access)
+    sent = ask(served=served, kind="websocket", cookie=f"{COOKIE}={before}", origin=f"http://{HOST}").sent
+    assert ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == place
+
+
 def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
     known = person("viewer")
     known["access"].sessions.lasts_s = 0.5
@@ -409,6 +432,9 @@ def test_only_the_routes_of_a_provider_are_open_and_their_claims_decide(
     found = access.find(cookie_of(callback).partition("=")[2])
     assert found is not None
     assert found[1].role == "engineer"
+    again = ask(access=access, path="/oauth2callback", cookie=cookie_of(callback))
+    assert access.find(cookie_of(callback).partition("=")[2]) is None
+    assert access.find(cookie_of(again).partition("=")[2]) is not None
     claims |= {"email": "eve@example.org"}
     refused = ask(access=access, path="/oauth2callback")
     assert (refused.status, refused.headers.get("set-cookie")) == (403, None)

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,17 @@ def test_a_change_of_the_file_counts_at_once_and_a_mistake_in_it_does_not(
     assert rules().role_of({"email": "a@b.c"}) == "viewer"
 
 
+def test_the_documented_file_is_one(write: Write) -> None:
+    page = (ROOT / "docs" / "how-to" / "share-a-server.md").read_text("utf-8")
+    [block] = re.findall(r"```toml\n(\[people\].*?)```", page, re.DOTALL)
+    with pytest.raises(SpecError, match="sha256"):  # nobody must take a token from a page
+        people_file.read(write(block))
+    rules = people_file.read(write(block.replace("…", DIGEST)))
+    assert rules.role_of({"email": "ann@example.org"}) == "admin"
+    assert rules.role_of({"groups": ["tuners"]}) == "engineer"
+    assert [one.name for one in rules.tokens] == ["ci"]
+
+
 def test_the_command_makes_a_token_for_the_file(write: Write) -> None:
     command = [sys.executable, "-m", "dashboard.new_token"]
     made = subprocess.run([*command, "ci", "engineer"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -285,8 +296,8 @@ def test_a_log_out_that_cannot_be_stored_is_said_and_counts(
 # --- access
 
 
-def access(rules: Rules, home: Path) -> people.Access:
-    return people.Access(lambda: rules, LoginSessions(home), {})
+def access(rules: Rules, home: Path, providers: Sequence[str] = ("default",)) -> people.Access:
+    return people.Access(lambda: rules, LoginSessions(home), dict.fromkeys(providers, "Log in"))
 
 
 def test_a_person_is_found_by_the_present_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,6 +317,8 @@ def test_a_person_is_found_by_the_present_rules(tmp_path: Path, monkeypatch: pyt
     assert "picture" not in found[0].claims
     assert after.find(token) is None
     assert access(Rules(), tmp_path).find(cookie) is None
+    assert access(before, tmp_path).find(cookie) is not None
+    assert access(before, tmp_path, providers=()).find(cookie) is None
 
 
 def test_who_logs_in_and_out_stands_in_the_audit_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_every_command_that_prints_json_has_a_document() -> None:
     described = {name.split()[0] for name in DOCUMENTS}
     for name, command in COMMANDS.items():
         function = getattr(import_module(f"core.cli.{command.module}"), command.name)
-        groups = ("fleet", "runtimes", "searches", "variants")
+        groups = ("fleet", "keys", "runtimes", "searches", "variants")
         printing = name in groups or "json_" in get_type_hints(function)
         assert printing == (name in described), name
 

@@ -23,6 +23,7 @@ from dashboard.pages import PAGES
 from dashboard.server import people
 from dashboard.server.login_sessions import LoginSessions
 from dashboard.server.people_file import ROLES, Role, Rules, Token, hash_of
+from tests.reading import tells
 from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, keys
 
@@ -93,33 +94,20 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     demo.remove(folder)
 
 
-def press_all(at: AppTest) -> list[str]:
-    """Press each button that can be pressed, once; return their keys."""
-    pressed: list[str] = []
+def press_all(at: AppTest, pressed: list[str]) -> None:
+    """Press each button that can be pressed and was not, once; add their keys to `pressed`."""
     while left := [one for one in at.button if not one.disabled and str(one.key) not in pressed]:
         pressed.append(str(left[0].key))
         if not pressed[-1].startswith(HARMLESS):
             left[0].click().run()
-    return pressed
+    for key in [str(one.key) for one in at.toggle if not one.disabled and str(one.key) not in pressed]:
+        if key in keys(at):  # what was switched before may have taken it away
+            at.toggle(key=key).set_value(not at.toggle(key=key).value).run()
+            pressed.append(key)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
-    recorded: Path, log_in: LogIn, page: str
-) -> None:
-    at = visit(page, log_in("viewer"))
-    assert not at.exception
-    before = everything(recorded)
-    pressed = press_all(at)
-    assert not at.exception, pressed
-    assert everything(recorded) == before, pressed
-    assert not state._scheduler().active()
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_server_refuses_a_viewer_also_where_a_button_was_enabled_by_force(
-    recorded: Path, log_in: LogIn, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def enable_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages offer everything, as if somebody had changed them; the checks of the server stay."""
     closed = state.closed
 
     def open_to_pages(role: Role = "engineer") -> str:
@@ -130,9 +118,21 @@ def test_the_server_refuses_a_viewer_also_where_a_button_was_enabled_by_force(
 
     monkeypatch.setattr(state, "closed", open_to_pages)
     monkeypatch.setattr(state, "unless_closed", enabled)
-    at = visit(page, log_in("viewer"))
-    before = everything(recorded)
-    pressed = press_all(at)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
+    recorded: Path, log_in: LogIn, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = log_in("viewer")
+    at = visit(page, session)
+    assert not at.exception
+    before, pressed = everything(recorded), list[str]()
+    press_all(at, pressed)
+    assert not at.exception, pressed
+    assert everything(recorded) == before, pressed
+    enable_by_force(monkeypatch)
+    press_all(visit(page, session), pressed)
     assert everything(recorded) == before, pressed
     assert not state._scheduler().active()
 
@@ -248,3 +248,28 @@ def _tell_role() -> None:
     from dashboard.server import people
 
     streamlit.text(people.person().role)
+
+
+@pytest.mark.parametrize("needs", ROLES)
+@pytest.mark.parametrize("role", ROLES)
+def test_the_server_says_which_role_is_missing(log_in: LogIn, role: Role, needs: Role) -> None:
+    """As a callback of the pages Fleet and Machine asks before it starts something."""
+    at = AppTest.from_function(_ask_for, args=(needs,))
+    at.session_state["people.session"] = log_in(role)
+    at.run()
+    assert not at.exception
+    refused = ROLES.index(role) < ROLES.index(needs)
+    assert len(at.text) == refused
+    assert not refused or tells(at.text[0].value, role, needs)
+
+
+def _ask_for(needs: str) -> None:
+    import streamlit
+
+    from core.wire.errors import SpecError
+    from dashboard import state
+
+    try:
+        state.refuse_if_closed(needs)  # type: ignore[arg-type]
+    except SpecError as error:
+        streamlit.text(error.message)

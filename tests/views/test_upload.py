@@ -318,7 +318,7 @@ def test_the_uploads_of_one_person_have_a_limit_of_their_own(monkeypatch: pytest
     assert put([b"x" * 6], batch=first, person=anna)[0] == 200
     status, answer = put([b"x" * 5], batch=second, person=anna)
     assert status == 507
-    assert tells(answer["error"], "6 B", "10 B")
+    assert tells(answer["error"], "5 B", "6 B", "10 B")
     assert upload.waiting_of() == {anna.id: 6}
     assert put([b"x" * 4], batch=second, person=anna)[0] == 200  # up to the limit
     assert put([b"x" * 9], batch=third, person=ben)[0] == 200

@@ -14,7 +14,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,6 +35,9 @@ from core.run.bundle import (
 )
 from core.run.named_files import check_named_files, open_folders
 from core.run.preparation import another_model
+from core.run.signing import SignatureCheck
+from core.run.signing.checking import ANY, UNSIGNED, SignatureRule, check_open_file, check_text, require
+from core.run.signing.files import MOST_BLOCK_BYTES, is_signed_end
 from core.spec import TrialSpec, old_key_note, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.settings import check_range, trial_setting
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
@@ -48,7 +51,7 @@ MOST_TEXT_BYTES = 4 * MAX_CHARACTERS
 MOST_RATIO = 200  # compression ratio; bundles that this version writes are not compressed
 ROOM_LEFT_BYTES = 64 << 20  # free disk space that must remain after unpacking
 
-_END_BYTES = 22  # of the record that ends a zip without a comment, as bundles are
+_END_BYTES = 22  # of the record that ends a zip without a comment; only a signature may be a comment
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
@@ -67,11 +70,16 @@ class OpenedConfiguration:
     baseline: BundledBaseline | None
     name: str  # of the model
     note: str = ""  # on a key of an earlier version
+    signature: SignatureCheck = UNSIGNED
 
 
 @contextlib.contextmanager
 def open_configuration(
-    path: Path, *, expert: bool = False, within: Path | None = None
+    path: Path,
+    *,
+    expert: bool = False,
+    within: Path | None = None,
+    rule: SignatureRule = ANY,
 ) -> Iterator[OpenedConfiguration]:
     """Open a bundle or a YAML file; unpacked files are deleted at the end of the `with`.
 
@@ -81,12 +89,14 @@ def open_configuration(
         path: of the zip or of the YAML.
         expert: the user allows `expert`.
         within: folder to unpack in; None: the one for temporary files.
+        rule: which signature it must have.
 
     Raises:
-        SpecError: it cannot be read, is not a bundle, is from a newer version, or breaks a rule of bundles.
+        SpecError: it cannot be read, is not a bundle, is from a newer version, breaks a rule of bundles, or
+            its signature is wrong or not as the rule says.
     """
     if not is_bundle(path):
-        yield _opened_yaml(path, expert=expert)
+        yield _opened_yaml(path, expert=expert, rule=rule)
         return
     with contextlib.ExitStack() as stack:
         if within is not None:
@@ -98,24 +108,25 @@ def open_configuration(
                 f"The bundle cannot be unpacked: {error.strerror or error}.",
                 hint=TMPDIR_HINT,
             ) from None
-        manifest = _unpacked(path, folder)
-        yield _opened_folder(folder, manifest, expert=expert)
+        manifest, signature = _unpacked(path, folder, rule)
+        yield replace(_opened_folder(folder, manifest, expert=expert), signature=signature)
 
 
-def check(path: Path, *, expert: bool = False) -> None:
+def check(path: Path, *, expert: bool = False, rule: SignatureRule = ANY) -> None:
     """Refuse invalid files before they are queued: check every rule and hash without unpacking.
 
     Args:
         path: see `open_configuration`.
         expert: see `open_configuration`.
+        rule: see `open_configuration`.
 
     Raises:
         SpecError: see `open_configuration`; or the model of a YAML file has another SHA-256.
     """
     if not is_bundle(path):
-        _check_model(_opened_yaml(path, expert=expert).spec)
+        _check_model(_opened_yaml(path, expert=expert, rule=rule).spec)
         return
-    with _archive(path) as (archive, packed_bytes):
+    with _archive(path, rule) as (archive, packed_bytes, _):
         manifest, entries = _manifest_and_entries(archive, packed_bytes, path.resolve().parent)
         for one in manifest["files"]:
             _check_hash(one, *_digest(_packed(archive, entries[one["path"]])))
@@ -132,24 +143,30 @@ def is_bundle(path: Path) -> bool:
         ) from None
 
 
-def _opened_yaml(path: Path, *, expert: bool) -> OpenedConfiguration:
+def _opened_yaml(path: Path, *, expert: bool, rule: SignatureRule) -> OpenedConfiguration:
     folder = path.resolve().parent
     manifest = None
     if path.name == CONFIG:
         with contextlib.suppress(OSError), open_regular(folder / MANIFEST) as file:
             manifest = _read_manifest(file.read(MOST_TEXT_BYTES + 1))
     if manifest is not None:
+        require(_UNPACKED, rule, path.name)
         for one in manifest["files"]:
             _check_beside(folder, one)
         return _opened_folder(folder, manifest, expert=expert)
     try:
         with open_regular(path) as file:
-            text = file.read(MOST_TEXT_BYTES + 1).decode("utf-8")
+            data = file.read(MOST_TEXT_BYTES + 1)
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = "Choose a YAML file or a bundle."
         raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
     why = "A YAML file has no recorded inputs and outputs; a bundle has them."
-    return _from_yaml(text, folder, None, no_sample=why, expert=expert)
+    signature = require(check_text(data, trust_file=rule.trust_file), rule, path.name)
+    return replace(_from_yaml(text, folder, None, no_sample=why, expert=expert), signature=signature)
+
+
+_UNPACKED = replace(UNSIGNED, why="The files of an unpacked bundle have no signature; the zip has it.")
 
 
 def _opened_folder(folder: Path, manifest: Manifest, *, expert: bool) -> OpenedConfiguration:
@@ -157,7 +174,8 @@ def _opened_folder(folder: Path, manifest: Manifest, *, expert: bool) -> OpenedC
         text = (folder / CONFIG).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise _bundle_error(f"its `{CONFIG}` is not UTF-8 text") from None
-    return _from_yaml(text, folder, manifest, no_sample=manifest["no_sample"], expert=expert)
+    found = _from_yaml(text, folder, manifest, no_sample=manifest["no_sample"], expert=expert)
+    return replace(found, signature=_UNPACKED)
 
 
 def _from_yaml(
@@ -212,17 +230,17 @@ def _placed(spec: TrialSpec, manifest: Manifest, folder: Path) -> TrialSpec:
     return spec.model_copy(update={"model": ref, "workload": workload})
 
 
-def _unpacked(path: Path, folder: Path) -> Manifest:
-    """Unpack an untrusted zip into an empty folder and check the hash of every file.
+def _unpacked(path: Path, folder: Path, rule: SignatureRule) -> tuple[Manifest, SignatureCheck]:
+    """Unpack an untrusted zip into an empty folder and check the signature and the hash of every file.
 
     Raises:
         SpecError: it is damaged, or breaks a rule of bundles.
     """
-    with _archive(path) as (archive, packed_bytes):
+    with _archive(path, rule) as (archive, packed_bytes, signature):
         manifest, entries = _manifest_and_entries(archive, packed_bytes, folder)
         for one in manifest["files"]:
             _unpack(archive, entries[one["path"]], folder, one)
-        return manifest
+        return manifest, signature
 
 
 def _manifest_and_entries(
@@ -236,18 +254,22 @@ def _manifest_and_entries(
 
 
 @contextlib.contextmanager
-def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
-    """Open a zip and return it with its size in bytes; turn errors of the `with` body into a SpecError.
+def _archive(path: Path, rule: SignatureRule) -> Iterator[tuple[zipfile.ZipFile, int, SignatureCheck]]:
+    """Open a zip; return it, its size in bytes, and its signature.
+
+    The signature is checked first, on the file that is then read. Errors of the `with` body become a
+    SpecError.
 
     Raises:
-        SpecError: it is damaged, or the disk is full.
+        SpecError: it is damaged, its signature is not as the rule says, or the disk is full.
     """
     try:
         with open_regular(path) as file:
             packed_bytes = os.fstat(file.fileno()).st_size
+            signature = require(check_open_file(file, trust_file=rule.trust_file), rule, path.name)
             _check_end(file, packed_bytes)
             with zipfile.ZipFile(file) as archive:
-                yield archive, packed_bytes
+                yield archive, packed_bytes, signature
     except TunerError:
         raise
     except _DAMAGE as error:
@@ -264,8 +286,9 @@ def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
 
 def _check_end(file: BinaryIO, packed_bytes: int) -> None:
     """Refuse a zip without its end record: in a truncated one, `zipfile` could find a zip inside it."""
-    file.seek(max(0, packed_bytes - _END_BYTES))
-    if file.read(4) != b"PK\x05\x06":
+    file.seek(max(0, packed_bytes - _END_BYTES - MOST_BLOCK_BYTES))
+    tail = file.read()
+    if tail[-_END_BYTES:][:4] != b"PK\x05\x06" and not is_signed_end(tail):
         raise zipfile.BadZipFile("its end is missing")
     file.seek(0)
 

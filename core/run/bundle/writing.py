@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -249,21 +249,30 @@ def _no_room(path: Path, error: OSError) -> StoreError:
 # --- writing ------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
+def write(
+    path: Path,
+    held: Contents,
+    texts: Mapping[str, str],
+    *,
+    sign: Callable[[BinaryIO], None] | None = None,
+) -> int:
     """Write a bundle and return its size in bytes; the same contents and texts give the same bytes.
 
     Args:
         path: of the zip; an existing file is replaced.
         held: the model and the recorded inputs and outputs.
         texts: path in the bundle -> text.
+        sign: adds a signature to the written file.
 
     Raises:
         SpecError: the file cannot be written; no partial file remains.
         ModelError: the model's file is missing or has changed since it was measured.
     """
     try:
-        with written_whole(path) as part, part.open("xb") as file:
+        with written_whole(path) as part, part.open("x+b") as file:
             _write(file, held, texts)
+            if sign is not None:
+                sign(file)
             file.flush()
             os.fsync(file.fileno())
         return path.stat().st_size

@@ -7,7 +7,8 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from core.evidence.verdict import Color
-from core.show.sheets import Fact, Line, Note, Part, Sheet
+from core.show.sheets import Fact, Line, Note, Part, Sheet, signatures
+from core.show.sheets.signatures import signature_fact
 from core.show.table import Column, Table, md_plain, md_text
 from core.wire.units import DASH, visible
 
@@ -40,6 +41,7 @@ def verification_sheet(document: Document) -> Sheet:
         f"{document['file']} · {WORDS[document['state']]}",
         [
             *answers(document),
+            signature_fact(document["signature"]),
             *change_lines(document),
             *(Note(text, "orange") for text in document["notes"]),
             checks(document),
@@ -167,6 +169,7 @@ def as_markdown(document: Document) -> str:
     """Return the result as Markdown; texts of untrusted files are escaped."""
     blocks = [f"## {md_plain(str(document['file']))}: {WORDS[document['state']]}"]
     rows = [(name, state_text(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
+    rows.append(("signature", signatures.state_text(document["signature"]), document["signature"]["why"]))
     change = document["change"]
     if change is not None:
         rows.append(("since then", change["state"], change["why"]))
@@ -205,6 +208,9 @@ def _cases(document: Document) -> Iterator[str]:
     if (change := document["change"]) is not None:
         failed = change["state"] == "DIFFERS"
         yield _case("answers", "since then", change["why"], _outcome(change["state"], failed=failed))
+    signature = document["signature"]
+    outcome = "" if signature["state"] == "TRUSTED" else "skipped"
+    yield _case("answers", "signature", f"{signatures.state_text(signature)}: {signature['why']}", outcome)
     for one in document["checks"]:
         yield _case("checks", one["name"], one["why"], _outcome(one["state"], failed=one["state"] == "NO"))
     for one in document["targets"]:

@@ -266,7 +266,7 @@ def _uv() -> str:
     if found := shutil.which("uv"):
         return found
     if importlib.util.find_spec("uv") is not None:
-        from uv import find_uv_bin  # type: ignore[import-not-found, unused-ignore] # optional
+        from uv import find_uv_bin  # optional
 
         try:
             return str(find_uv_bin())

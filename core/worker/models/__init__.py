@@ -7,7 +7,6 @@ finds the random values that an input can take.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path, PureWindowsPath
@@ -18,7 +17,7 @@ from onnx import ModelProto, TensorProto
 
 from core.wire import ExternalDataReply, ExternalFile, InputInfo, ModelInfo
 from core.wire.errors import ModelError
-from core.wire.files import sha256_of
+from core.wire.files import content_sha256, sha256_of
 from core.wire.runtime import check_versions
 from core.worker.models.dimensions import RawDim, address, find_batch, free_dims
 from core.worker.models.functions import expanded_nodes
@@ -340,7 +339,4 @@ def file_sha256(file: Path) -> str:
 
 def _content_sha256(digest: str, external: list[ExternalFile]) -> str:
     """Return the identity of the model: its own hash, or with external data a hash over all files."""
-    if not external:
-        return digest
-    lines = [digest, *(f"{one['sha256']} {one['location']}" for one in external)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return content_sha256(digest, [(one["location"], one["sha256"]) for one in external])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ ENUMS = (
     }
 )
 _AFFINITIES = "session.intra_op_thread_affinities"
+_LOG_BYTES = 1 << 20  # of native code while a session is built
 _PIN_REPORT_S = 0.02  # a pool thread reports failed pinning from its own thread, shortly after creation
 
 
@@ -457,26 +459,30 @@ def _pinning(log: str, plan: wire.SessionPlan) -> list[str]:
 
 @contextlib.contextmanager
 def _native_log(lines: list[str], *, wait_s: float = 0.0) -> Iterator[None]:
-    """Add to `lines` what native code writes to file descriptor 2, then pass it on to the original."""
-    real, capture = os.dup(2), os.memfd_create("ort-log") if hasattr(os, "memfd_create") else _temporary()
-    os.dup2(capture, 2)
+    """Add to `lines` what native code writes to file descriptor 2, then pass it on to the original.
+
+    A pipe holds it, so that it takes neither a disk nor memory: what does not fit is dropped.
+    """
+    real, (capture, end) = os.dup(2), os.pipe()
+    if sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):  # 64 KiB are enough but for long logs
+            fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, _LOG_BYTES)
+    for one in (capture, end):
+        os.set_blocking(one, False)
+    os.dup2(end, 2)
+    os.close(end)
     try:
         yield
         if wait_s:
             time.sleep(wait_s)
     finally:
         os.dup2(real, 2)
-        size = os.lseek(capture, 0, os.SEEK_END)
-        data = os.pread(capture, size, 0)
+        with contextlib.suppress(BlockingIOError):  # empty, and a thread may still write to it
+            while data := os.read(capture, _LOG_BYTES):
+                with contextlib.suppress(OSError):
+                    os.write(real, data)
+                lines.extend(data.decode(errors="replace").splitlines())
         os.close(capture)
-        with contextlib.suppress(OSError):
-            os.write(real, data)
         os.close(real)
-        lines.extend(data.decode(errors="replace").splitlines())
-
-
-def _temporary() -> int:
-    import tempfile
-
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -17,7 +17,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.api.exporting import RecordedBaseline, Request, read, verify_job
 from core.api.session import Status
 from core.evidence.verification import MARGIN
-from core.show.sheets import Line, Note, verifications
+from core.show.sheets import Line, Note, signatures, verifications
 from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
@@ -235,6 +235,7 @@ def _answer(document: Mapping[str, Any]) -> None:
                 color=color,
             )
             st.markdown(format.plain(part["why"]))
+    _signature(document.get("signature"))
     if document["notes"]:
         said = "  \n".join(map(format.plain, document["notes"]))
         st.warning(said, icon=":material/groups:", title="Background load")
@@ -262,6 +263,21 @@ def _answer(document: Mapping[str, Any]) -> None:
         icon=":material/download:",
         help="The checks as test cases, for CI.",
     )
+
+
+def _signature(found: Mapping[str, Any] | None) -> None:
+    """Draw the state of the file's signature; a result of an earlier version has none."""
+    if found is None:
+        return
+    color = signatures.COLORS.get(found["state"], "gray")
+    with st.container(border=True, key="verify.signature"):
+        st.caption("signature")
+        st.badge(
+            format.plain(signatures.state_text(found)),
+            icon=_ICONS.get(color, ":material/help:"),
+            color=color,
+        )
+        st.markdown(format.plain(" ".join(filter(None, (found["why"], found["hint"])))))
 
 
 def _since(document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
