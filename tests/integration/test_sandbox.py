@@ -531,7 +531,7 @@ def test_a_file_with_a_name_that_no_output_has_is_refused(tmp_path: Path, name: 
     (draft / name).write_text("x")
     (tmp_path / name).write_text("precious")
     with pytest.raises(WorkerError, match="no output of its job"):
-        worker_output.publish(next(os.scandir(draft)), tmp_path / "graph.onnx")
+        worker_output.publish(*os.scandir(draft), tmp_path / "graph.onnx")
     assert (tmp_path / name).read_text() == "precious"
 
 
