@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,12 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core import wire
-from core.process import scratch
+from core.process import scratch, worker_output
 from core.process.model_files import Locations, external_files
 from core.spec.named_paths import named_paths
 from core.wire import access, sandbox
 from core.wire.engines import ENGINES
-from core.wire.errors import TMPDIR_HINT, SpecError, WorkerError, unwritable
+from core.wire.errors import SpecError, unwritable
 from core.wire.files import expand_home, home
 
 Role = Literal[
@@ -104,9 +103,6 @@ PLANS: Mapping[str, Any] = {
 }
 
 DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
-RESERVE_BYTES = 512 << 20  # free space that no worker may use up
-_LEAST_FILE_BYTES = 64 << 20  # that a worker may always write, in one file
-FILLING_BYTES = 64 << 20  # in a worker's folders: who has written more counts as the one that fills the disk
 
 
 # --- a job --------------------------------------------------------------------------------------------------
@@ -121,8 +117,8 @@ class Confined:
     scratch: str  # its folder for temporary files
 
     def check_space(self) -> None:
-        """Raise where the worker fills a disk, see `check_space`."""
-        check_space([self.scratch, *map(str, self.drafts)])
+        """Raise where the worker fills a disk, see `worker_output.check_space`."""
+        worker_output.check_space([self.scratch, *map(str, self.drafts)])
 
     def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Move the outputs to their targets, and return the reply with the targets' paths.
@@ -133,9 +129,11 @@ class Confined:
         """
         for folder, target in self.drafts.items():
             for entry in sorted(os.scandir(folder), key=lambda one: one.name == target.name):
-                _move(entry, target)  # the target last: it never exists without the files that it needs
+                worker_output.publish(
+                    entry, target
+                )  # the target last: it never exists without the files that it needs
         folders = {str(folder): str(target.parent) for folder, target in self.drafts.items()}
-        return marked(_renamed(reply, folders))
+        return marked(worker_output.renamed(reply, folders))
 
 
 @contextlib.contextmanager
@@ -242,7 +240,7 @@ class _Found:
             processes=self.processes,
             attributes=self.attributes,
             gpu=self.gpu,
-            file_bytes=_most_bytes([*self.writes, folder]),
+            file_bytes=worker_output.most_bytes([*self.writes, folder]),
         )
 
 
@@ -413,92 +411,3 @@ def _add_installer(found: _Found) -> None:
         _made(Path(os.environ.get(f"{one.upper()}_CACHE_DIR", "") or _cache_home() / one))
         for one in ("pip", "uv")
     ]
-
-
-# --- outputs and space --------------------------------------------------------------------------------------
-
-
-def _move(entry: os.DirEntry[str], target: Path) -> None:
-    """Move one file of a draft folder beside the target; a foreign file or link is refused."""
-    is_file = stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
-    if not (is_file and entry.name.startswith(target.stem)):
-        raise WorkerError(
-            f"The worker left `{entry.name[:200]}`, which is no output of its job.",
-            hint="Do not use this model: a file or library of it may be hostile.",
-        )
-    try:
-        Path(entry.path).replace(target.with_name(entry.name))
-    except OSError as error:
-        raise unwritable(target, error) from error
-
-
-def take(made: Path, target: Path) -> None:
-    """Move a file that a worker has written in its folder.
-
-    Raises:
-        WorkerError: there is no such file, or it is a link.
-    """
-    try:
-        if not stat.S_ISREG(made.lstat().st_mode):
-            raise WorkerError(
-                f"The worker left something else than the file `{made.name}`.", hint="Start it again."
-            )
-        scratch.moved(made, target)
-    except OSError as error:
-        raise WorkerError(
-            f"The outputs cannot be written to `{target}`: {error.strerror or error}.",
-            hint="Free some disk space.",
-        ) from error
-
-
-def _renamed(value: Any, folders: Mapping[str, str]) -> Any:
-    """Texts of a reply with the folder of the target in the place of the draft's."""
-    if isinstance(value, str):
-        for draft, target in folders.items():
-            value = value.replace(draft, target)
-        return value
-    if isinstance(value, list) and value and isinstance(value[0], str):
-        return [_renamed(one, folders) for one in value]
-    if isinstance(value, dict):
-        return {k: _renamed(v, folders) if isinstance(v, str | list) else v for k, v in value.items()}
-    return value
-
-
-def _most_bytes(paths: Sequence[str]) -> int:
-    """The largest file that leaves the reserve free on the fullest disk that a worker writes to."""
-    free = [sandbox.FILE_BYTES + RESERVE_BYTES]
-    for path in filter(None, paths):
-        with contextlib.suppress(OSError):
-            free.append(free_bytes(path))
-    return max(_LEAST_FILE_BYTES, min(free) - RESERVE_BYTES)
-
-
-def free_bytes(path: str) -> int:
-    """Return the free space of the disk that holds `path`.
-
-    Raises:
-        OSError: there is no such path.
-    """
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
-
-
-def check_space(folders: Sequence[str]) -> None:
-    """Raise where a disk is nearly full and a worker's own folders on it hold much.
-
-    Raises:
-        WorkerError: the caller should end the worker.
-    """
-    for folder in filter(None, folders):
-        with contextlib.suppress(OSError):
-            if free_bytes(folder) < RESERVE_BYTES and (held := _held_bytes(folder)) > FILLING_BYTES:
-                raise WorkerError(
-                    f"The worker was ended because it fills the disk: its files in `{folder}` hold "
-                    f"{held >> 20} MiB, and less than {RESERVE_BYTES >> 20} MiB are free.",
-                    hint=TMPDIR_HINT,
-                )
-
-
-def _held_bytes(folder: str) -> int:
-    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
-    return sum(512 * one.lstat().st_blocks for one in files)

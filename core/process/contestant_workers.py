@@ -31,7 +31,7 @@ import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import check_space, contestant_rules, fork_server_rules, marked, take
+from core.process.confinement import contestant_rules, fork_server_rules, marked
 from core.process.job_worker import (
     crash_error,
     external_locations,
@@ -41,6 +41,7 @@ from core.process.job_worker import (
     worker_environment,
 )
 from core.process.reply_checks import check_times, checked_reply
+from core.process.worker_output import check_space, take
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import TMPDIR_HINT, Cancelled, TunerError, WorkerError
@@ -248,7 +249,7 @@ def _folder() -> Iterator[Path | None]:
 
 
 def _copy(outputs: Path, own: Path) -> None:
-    """Copy the outputs of another worker into a worker's folder; where there are none, the worker tells."""
+    """Copy the outputs of another worker into a worker's folder; missing ones are told by the worker."""
     try:
         shutil.copyfile(outputs, own, follow_symlinks=False)
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import confinement
+from core.process import worker_output
 from core.process.confinement import confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
@@ -348,8 +348,8 @@ def test_the_commands_that_start_workers_take_the_option(node: tree.Node) -> Non
 
 
 def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confinement, "RESERVE_BYTES", 1 << 60)  # no disk has as much
-    monkeypatch.setattr(confinement, "FILLING_BYTES", 1 << 16)
+    monkeypatch.setattr(worker_output, "RESERVE_BYTES", 1 << 60)  # no disk has as much
+    monkeypatch.setattr(worker_output, "FILLING_BYTES", 1 << 16)
     code = (
         "import os, time; open(os.environ['TMPDIR'] + '/large', 'wb').write(bytes(1 << 20)); time.sleep(600)"
     )
@@ -522,6 +522,17 @@ def test_a_foreign_output_is_refused(tmp_path: Path, left: str) -> None:
         with pytest.raises(WorkerError, match=r"no output of its job"):
             asked.publish({})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["graph.py", "graph", "store.db", "graphs.onnx"])
+def test_a_file_with_a_name_that_no_output_has_is_refused(tmp_path: Path, name: str) -> None:
+    """A worker must not replace other files of the target's folder."""
+    (draft := tmp_path / "draft").mkdir()
+    (draft / name).write_text("x")
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(WorkerError, match="no output of its job"):
+        worker_output.publish(*os.scandir(draft), tmp_path / "graph.onnx")
+    assert (tmp_path / name).read_text() == "precious"
 
 
 def test_a_refused_file_is_told_in_words(tmp_path: Path) -> None:

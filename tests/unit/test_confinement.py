@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import confinement
+from core.process import worker_output
 from core.process.confinement import PATHS, PLANS, contestant_rules, nested_plan
 from core.wire import sandbox
 
@@ -189,7 +189,7 @@ def test_the_largest_file_leaves_a_reserve(monkeypatch: pytest.MonkeyPatch) -> N
         f_bavail, f_frsize = 10, 1 << 30
 
     monkeypatch.setattr(os, "statvfs", lambda path: Disk)
-    assert rules_of()["file_bytes"] == (10 << 30) - confinement.RESERVE_BYTES
+    assert rules_of()["file_bytes"] == (10 << 30) - worker_output.RESERVE_BYTES
     Disk.f_bavail = 0
     assert rules_of()["file_bytes"] == 64 << 20
 
