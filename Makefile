@@ -11,20 +11,20 @@ unexport PYTHONDONTWRITEBYTECODE
 .NOTPARALLEL:
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-all check lint types layers docs docs-serve tests e2e test-faults screenshots clean
+.PHONY: help setup run demo test test-all check lint types layers docs docs-serve tests e2e test-faults lock sbom audit screenshots clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(VENV)/.run: requirements.txt pyproject.toml
+$(VENV)/.run: requirements.txt requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ORTune needs Python 3.11 or newer: make PYTHON=python3.11 run"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing what ORTune needs; the first time this takes some minutes (PyTorch brings 5 GB)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e ".[pytorch]"
+	@$(BIN)/python -m supply.install
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt requirements-dev.lock
+	@$(BIN)/python -m supply.install --tools
 	@touch $@
 
 setup: $(VENV)/.dev ## Install everything, the tools for development included
@@ -47,9 +47,9 @@ lint: $(VENV)/.dev ## ruff: rules and format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev ## mypy --strict on core, dashboard and benchmarks
+types: $(VENV)/.dev ## mypy --strict on core, dashboard, benchmarks and supply
 	@$(BIN)/mypy --num-workers 2
-	@MYPYPATH=. $(BIN)/mypy --explicit-package-bases benchmarks
+	@MYPYPATH=. $(BIN)/mypy --explicit-package-bases benchmarks supply
 
 layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
@@ -76,6 +76,16 @@ e2e: $(VENV)/.dev ## Browser tests alone
 
 test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (12 to 30 minutes)
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
+
+lock: $(VENV)/.dev ## Renew both lock files after a change of a range (UPGRADE=--upgrade takes the newest versions)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/uv --upgrade uv==0.13.9
+	@PATH="$(CURDIR)/$(VENV)/uv/bin:$$PATH" $(BIN)/python -m supply.lock $(UPGRADE)
+
+sbom: $(VENV)/.run ## Write the bill of materials of what ORTune requires: sbom.json, CycloneDX 1.6
+	@$(BIN)/python -m supply.sbom sbom.json
+
+audit: $(VENV)/.dev ## Look up the locked versions in the database of known vulnerabilities
+	@$(BIN)/python -m supply.audit
 
 screenshots: $(VENV)/.dev ## Take README's pictures: recorded results, and a film of Live
 	@$(BIN)/python docs/screenshots.py

@@ -7,10 +7,11 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from core.process import interrupt
 
@@ -19,7 +20,10 @@ if __name__ == "__main__":
 
 import typer
 
-from core.wire import variables
+from core.wire import sandbox, variables
+from core.wire.errors import TunerError
+from core.wire.files import expand_home
+from core.wire.files import home as data_home
 from dashboard.server.gate import (
     MIN_TOKEN,
     TOKEN_VARIABLE,
@@ -29,11 +33,20 @@ from dashboard.server.gate import (
     is_loopback,
     own_hosts,
 )
+from dashboard.server.login_sessions import DEFAULT_HOURS, MOST_HOURS
+
+if TYPE_CHECKING:
+    from dashboard.server.people import Access
 
 EXIT_USAGE = 2
 
 
-def main(
+def _turn_sandbox_off(asked: bool) -> None:
+    if asked:
+        os.environ[variables.SANDBOX] = sandbox.OFF
+
+
+def main(  # noqa: PLR0913 - one parameter per option
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
     address: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 opens it to the network.")
@@ -51,43 +64,56 @@ def main(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Open it to the network without any login.")
     ] = False,
+    session_hours: Annotated[
+        int, typer.Option(min=1, max=MOST_HOURS, help="Hours after which a visitor must log in again.")
+    ] = DEFAULT_HOURS,
+    no_sandbox: Annotated[
+        bool,
+        typer.Option(
+            sandbox.FLAG,
+            callback=_turn_sandbox_off,
+            help="Run workers without a sandbox: a model may then read and write what the server may.",
+        ),
+    ] = False,
 ) -> None:
     """Open ORTune in the browser.
 
-    An --address other than this machine needs a login: a shared token in the variable ORTUNE_TOKEN, or an
-    OpenID provider in `.streamlit/secrets.toml`. --insecure admits everybody who can reach the address.
+    An --address other than this machine needs a login: a shared token in the variable ORTUNE_TOKEN, tokens in
+    the file that ORTUNE_PEOPLE names, or an OpenID provider in `.streamlit/secrets.toml`. --insecure admits
+    everybody who can reach the address.
     """
-    for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
-        if folder is not None:
-            os.environ[variable] = str(folder.expanduser().resolve())
-    if models is not None and not models.expanduser().is_dir():
-        _refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
+    _name_paths(home, models)
     if reason := _cannot_listen(address, port):
         _refuse(reason)
     for name in host or []:
         if host_name(name) != name.lower().rstrip("."):
             _refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for its configuration and secrets here
-    token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # child processes do not need it
-    if reason := "" if insecure else _open_to_all(address, token):
-        _refuse(reason)
-    if 0 < len(token) < MIN_TOKEN:
-        _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
     if demo:
         _open_demo(home)
+    try:
+        access = _access(session_hours)
+    except TunerError as error:
+        _refuse(f"{error.message} {error.hint}")
+    if access is None and not insecure and not is_loopback(address):
+        _refuse(
+            f"`--address {address}` opens ORTune to the network without a login. Set {TOKEN_VARIABLE} to a "
+            "token that visitors share, set up `[auth]` in .streamlit/secrets.toml, or say `--insecure`."
+        )
     print(f"ORTune: http://{_shown(address)}:{port}", flush=True)  # noqa: T201 - the one line a user waits for
-    serve(address, port, hosts=own_hosts(address, host or ()), token=token)
+    serve(address, port, hosts=own_hosts(address, host or ()), access=access)
 
 
-def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -> None:
+def serve(address: str, port: int, *, hosts: Collection[str], access: Access | None = None) -> None:
     """Run the server until it is stopped; a running comparison keeps its completed rounds.
 
     Args:
         address: to listen on.
         port: to listen on.
         hosts: names that browsers may call it by.
-        token: that every visitor must enter; empty: no login.
+        access: knows who a visitor is; None: no login.
     """
+    os.umask(0o077)  # all that it writes is its user's alone; a browser saves what people export
     import streamlit as st  # after the environment is set: Streamlit reads its configuration on import
     from starlette.middleware import Middleware
     from starlette.requests import Request
@@ -96,10 +122,11 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
 
     from dashboard import messages, state
     from dashboard.pages import PAGES
-    from dashboard.server import callbacks, live, upload
+    from dashboard.server import callbacks, live, people, upload
     from dashboard.server.shutdown import SignalHandling
 
     block_address_lookup()
+    people.use(access)
     upload.keep_clean()
     callbacks.keep_whole()
 
@@ -118,7 +145,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     app = st.App(
         Path(__file__).with_name("app.py"),
         routes=[*upload.ROUTES, *live.ROUTES, *(Route(one, move) for one in moved)],
-        middleware=[Middleware(Gate, hosts=hosts, token=token)],
+        middleware=[Middleware(Gate, hosts=hosts, access=access)],
         lifespan=ending.lifespan,
         on_script_error=messages.report_unexpected,
     )
@@ -128,7 +155,6 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
 
 def _open_demo(home: Path | None) -> None:
     """Serve the recorded results from a temporary home that is removed at exit."""
-    from core.wire.errors import TunerError
     from dashboard import demo
 
     if home is not None:
@@ -137,26 +163,50 @@ def _open_demo(home: Path | None) -> None:
         opened = demo.unpack()
     except TunerError as error:
         _refuse(f"{error.message} {error.hint}")
-        return
     atexit.register(demo.remove, opened)
     os.environ[variables.HOME] = str(opened)
 
 
-def _open_to_all(address: str, token: str) -> str:
-    """Return why the server would be open without a login; empty: it is not."""
-    if token or is_loopback(address):
-        return ""
-    from dashboard.server import login
+def _name_paths(home: Path | None, models: Path | None) -> None:
+    """Set the variables of paths that options name, and make that of the people file absolute."""
+    for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
+        if folder is not None:
+            os.environ[variable] = str(folder.expanduser().resolve())
+    if models is not None and not models.expanduser().is_dir():
+        _refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
+    if file := os.environ.get(variables.PEOPLE, ""):
+        os.environ[variables.PEOPLE] = str(expand_home(file).absolute())
 
-    if not login.is_configured():
-        return (
-            f"`--address {address}` opens ORTune to the network without a login. Set "
-            f"{TOKEN_VARIABLE} to a token that visitors share, set up `[auth]` in "
-            ".streamlit/secrets.toml, or say `--insecure`."
+
+def _access(session_hours: int) -> Access | None:
+    """Return who has access, as the operator has set it; None: there is no login.
+
+    Raises:
+        TunerError: the people file cannot be used.
+    """
+    from dashboard.server import people_file, provider
+    from dashboard.server.login_sessions import LoginSessions
+    from dashboard.server.people import Access, PeopleFile
+
+    token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # child processes do not need it
+    if 0 < len(token) < MIN_TOKEN:
+        _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
+    users, file = os.environ.get(variables.USERS, ""), os.environ.get(variables.PEOPLE, "")
+    providers = provider.providers()
+    if providers and (find_spec("authlib") is None or find_spec("httpx") is None):
+        _refuse("`[auth]` needs the package Authlib. Install it: pip install 'streamlit[auth]'.")
+    if file and users.strip():
+        _refuse(f"{variables.USERS} and {variables.PEOPLE} are both set. Move the addresses into the file.")
+    if not (file or token or providers):
+        return None
+    rules: Callable[[], people_file.Rules]
+    rules = PeopleFile(Path(file), token) if file else partial(people_file.without_file, users, token)
+    if not (providers or rules().tokens):
+        _refuse(
+            f"The people file `{file}` has no token, and there is no OpenID provider: nobody can log in. Add "
+            "a token, or set up `[auth]` in .streamlit/secrets.toml."
         )
-    if find_spec("authlib") is None:
-        return "`[auth]` needs the package Authlib. Install it: pip install 'streamlit[auth]'."
-    return ""
+    return Access(rules, LoginSessions(data_home(), hours=session_hours), providers)
 
 
 def _cannot_listen(address: str, port: int) -> str:
@@ -181,7 +231,7 @@ def _shown(address: str) -> str:
     return "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - compared, not bound
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     print(f"ortune: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(EXIT_USAGE)
 

@@ -53,7 +53,7 @@ with st.sidebar:
         form_state.button()
     glossary.button()
     presenting.sidebar()
-    login.log_out()
+    login.account()
     accessibility.apply_fixes()
 messages.show_notice()
 page.run()

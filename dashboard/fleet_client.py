@@ -25,14 +25,14 @@ def scheduler_address() -> str | None:
 class FleetClient:
     """Asks fleets in the background."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._running: dict[threading.Thread, fleet.Control] = {}
 
-    def start(self, asked: fleet.Asked, *, on: str, portability: bool) -> str:
+    def start(self, session: Session, asked: fleet.Asked, *, on: str, portability: bool) -> str:
         """Ask hosts a question; return the ID of the run as soon as it is known.
 
         Args:
+            session: of the person who asks, whose results they are.
             asked: the question.
             on: hosts, as `--on`.
             portability: after a search, compare all winners on every host.
@@ -58,7 +58,7 @@ class FleetClient:
                     portability=portability,
                     on_change=changed,
                     control=control,
-                    session=self._session,
+                    session=session,
                 )
             except TunerError as error:
                 told.put(error)

@@ -11,6 +11,7 @@ from core.wire.access import expert_allowed, is_inside
 from core.wire.errors import ModelError, SpecError
 from core.wire.files import ROOT
 from core.wire.variables import ALLOW_EXPERT, OPEN_FOLDERS
+from dashboard.server.people import Person
 
 
 def restrict_workers() -> None:
@@ -48,6 +49,20 @@ def _path_if_allowed(typed: str) -> Path | None:
             hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",
         )
     return path
+
+
+def check_role(spec: TrialSpec, person: Person) -> None:
+    """Refuse a finished spec that needs another role than that of this person.
+
+    Raises:
+        SpecError: it loads native libraries, and the person is no admin.
+    """
+    loads = spec.session.custom_op_libraries or spec.session.provider_libraries
+    if loads and not person.may_act_as("admin"):
+        raise SpecError(
+            f"A configuration with native libraries needs the role admin. Your role is {person.role}.",
+            hint="Remove the libraries, or ask an admin of this server.",
+        )
 
 
 def check_spec(spec: TrialSpec) -> None:

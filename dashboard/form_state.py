@@ -21,7 +21,7 @@ import streamlit as st
 
 from core import __version__
 from core.store import home
-from core.wire.files import written_whole
+from core.wire.files import made_private, written_whole
 from dashboard import fields, state
 from dashboard.pages import PAGES
 from dashboard.widgets import dataset, protocol
@@ -218,7 +218,7 @@ def _write(name: str, text: str) -> bool:
     """Write a whole file; False: the disk refused."""
     folder = _folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         with written_whole(folder / f"{name}.json") as part:
             part.write_text(text, encoding="utf-8")
         _remove_oldest(folder)

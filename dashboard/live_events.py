@@ -17,6 +17,7 @@ from core.api.sweeping import Measured
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import best_text
 from core.show import interim
+from core.show.words import start_words
 from core.spec.space import changes_words
 from dashboard import format
 from dashboard.charts import compare_charts, live_charts
@@ -301,6 +302,9 @@ _OWN: Mapping[str, Line] = {
 }
 
 
+MOST_ENTRIES = 8  # jobs of others that the sidebar lists
+
+
 def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[Status]) -> Event:
     """Return the event of the machine's queue: the visitor's own job, and in `more` the other jobs.
 
@@ -315,20 +319,30 @@ def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[St
         percent = 10 * round(10 * progress(own, "yours")[0])  # coarse: the page of the job shows it exactly
         step: list[Line] = [{"text": f"{percent} % done", "small": True}] if active and percent else []
         lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]
-    more = [line for number, entry in enumerate(entries) for line in _entry(entry, number)]
+    more = [line for entry in entries[:MOST_ENTRIES] for line in _entry(entry)]
+    if len(entries) > MOST_ENTRIES:
+        more.append({"text": f"and {len(entries) - MOST_ENTRIES} more jobs", "small": True})
     if not more and not active:
         more = _idle(starting)
     return {"ended": False, "state": "waiting", "lines": lines, "more": more}
 
 
-def _entry(entry: Entry, number: int) -> list[Line]:
-    badge: Line = {"text": f"Waiting, place {number + 1}", "icon": "hourglass_empty", "color": "orange"}
+def _entry(entry: Entry) -> list[Line]:
+    since: Line = {
+        "text": f"{entry.person or entry.owner}, since {format.when(entry.since)[11:]}",
+        "small": True,
+    }
     if entry.running:
-        badge = {"text": "Measuring", "icon": "speed", "color": "green"}
+        return [
+            {"text": "Measuring", "icon": "speed", "color": "green"},
+            {"text": entry.what, "small": True},
+            since,
+        ]
     return [
-        badge,
+        {"text": f"Waiting, place {entry.place}", "icon": "hourglass_empty", "color": "orange"},
         {"text": entry.what, "small": True},
-        {"text": f"{entry.owner}, since {format.when(entry.since)[11:]}", "small": True},
+        since,
+        {"text": start_words(entry.starts_in_s).capitalize(), "small": True},
     ]
 
 

@@ -24,6 +24,7 @@ TITLES: Mapping[str, str] = {
     "WorkerError": "The worker process failed",
     "StoreError": "The result store has a problem",
     "MissingError": "This result does not exist here",
+    "PrivateError": "This belongs to another person",
     "BudgetError": "The budget is too small for a number",
     "Cancelled": "Cancelled",
 }

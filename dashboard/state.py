@@ -7,8 +7,9 @@ numbers, text. Jobs of a session are in `session_jobs`, its errors and notices i
 from __future__ import annotations
 
 import gc
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -26,7 +27,7 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import ModelRecord, Store
+from core.store import Actor, ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
@@ -38,10 +39,13 @@ from core.wire.errors import (
 )
 from core.wire.files import ROOT
 from core.wire.runtime import OWN
-from dashboard import fields, folders, messages, runtimes
+from dashboard import fields, folders, guarded, messages, runtimes
 from dashboard.fleet_client import FleetClient
 from dashboard.folders import allowed_path
 from dashboard.format import plain
+from dashboard.server import people, quotas
+from dashboard.server.people_file import Role
+from dashboard.server.personal import PersonalScheduler
 
 DEFAULT_MODEL = "digits_cnn"
 SETTLE_EVERY_S = 5.0  # between two searches for ended processes
@@ -51,7 +55,7 @@ MODEL = "model"  # content SHA-256 of the current model
 FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, not chosen
 LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
 LOADED_WITH_RESULT = "settings.by_itself"  # settings loaded with a result, not chosen
-FOLLOWING = "following"  # token of the presentation that this session follows
+FOLLOWING = people.FOLLOWING
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
@@ -65,8 +69,17 @@ def _store() -> Store:
 
 
 def store() -> Store:
-    """Return the store in ORTune's home folder; read-only for a session that follows a presenter."""
-    return cast(Store, _ReadOnlyService(_store(), _WRITE_METHODS)) if is_following() else _store()
+    """Return the store in ORTune's home folder, as the person of this session may use it."""
+    found = _store()
+    if (actor := present_actor()) is not None:
+        found = found.for_person(actor.person, sees_all=actor.sees_all)
+    return found if _is_unguarded() else guarded.store(found, _check_person)
+
+
+def present_actor() -> Actor | None:
+    """Return who reads and writes in this session; None: there is no login, so nobody is told apart."""
+    one = people.person()
+    return None if one.id == people.LOCAL.id else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
 @st.cache_data(ttl=SETTLE_EVERY_S, show_spinner=False)
@@ -83,37 +96,25 @@ def queue() -> MachineQueue:
 
 def session() -> Session:
     """Return the API's session of this server: its store and queue; it waits for no worker."""
-    return Session(store(), scheduler=scheduler(), inspect=refuse_worker, admit=admit)
+    check = partial(admit, one=people.person())  # a job may call it, in a thread without a browser session
+    return Session(store(), scheduler=scheduler(), inspect=refuse_worker, admit=check)
 
 
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
-    return cast(Scheduler, _ReadOnlyService(_scheduler(), _START_METHODS)) if is_following() else _scheduler()
+    found, actor = _scheduler(), present_actor()
+    if actor is not None:
+        found = cast(Scheduler, PersonalScheduler(found, actor))
+    return found if _is_unguarded() else guarded.scheduler(found, _check_person)
 
 
-class _ReadOnlyService:
-    """A service for a session that follows a presenter: it refuses changes."""
-
-    def __init__(self, service: object, refused: frozenset[str]) -> None:
-        self._service, self._refused = service, refused
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._refused:
-            return _refuse
-        return getattr(self._service, name)
+def _is_unguarded() -> bool:
+    return not people.has_login() and not is_following()
 
 
-# All writes of a store except those of viewing a model: its facts and its place in the library.
-_WRITE_METHODS = frozenset(
-    {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark"}
-    | {"pin_baseline", "prune", "put_accuracy", "put_peaks", "put_self_test", "put_study", "remove_model"}
-    | {"update_comparison", "update_study", "update_trial"}
-)
-_START_METHODS = frozenset({"cancel", "perform", "submit"})
-
-
-def _refuse(*_: object, **__: object) -> NoReturn:
-    raise SpecError(closed() or "Nothing can be changed here.", hint='Press "Stop following" in the sidebar.')
+def _check_person() -> None:
+    if not people.person().may_act_as("engineer"):
+        refuse_if_closed()
 
 
 def is_following() -> bool:
@@ -124,7 +125,13 @@ def is_following() -> bool:
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
     folders.restrict_workers()
-    service = Scheduler(_store(), owner=f"dashboard of {user_on_host()}", queue=queue(), admit=admit)
+    service = Scheduler(
+        _store(),
+        owner=f"dashboard of {user_on_host()}",
+        queue=queue(),
+        admit=admit,
+        check_start=partial(quotas.check_start, _store()),
+    )
     _made.append(service)
     return service
 
@@ -132,7 +139,7 @@ def _scheduler() -> Scheduler:
 @st.cache_resource(show_spinner=False)
 def fleet_client() -> FleetClient:
     """Return what asks fleets for this server; its runs end with the server."""
-    service = FleetClient(Session(_store(), scheduler=_scheduler(), inspect=refuse_worker, admit=admit))
+    service = FleetClient()
     _made.append(service)
     return service
 
@@ -159,24 +166,38 @@ def recorded() -> str:
     return words_of(store().folder)
 
 
-def closed() -> str:
-    """Return why this session may start nothing; empty: it may."""
+def closed(role: Role = "engineer") -> str:
+    """Return why this session may not do what needs `role`; empty: it may."""
     if recorded():
         return "This is a demonstration: nothing is measured. Start the dashboard without it to measure."
     if st.session_state.get(FOLLOWING):
         return "You are following a presenter. Stop following to make changes."
-    return ""
+    return people.refusal(role)
 
 
-def unless_closed(help: str | None = None, *, off: bool = False, busy: str = "") -> dict[str, Any]:
+def refuse_if_closed(role: Role = "engineer") -> None:
+    """Continue where this session may do what needs `role`, whatever a browser sends for a disabled button.
+
+    Raises:
+        SpecError: it may not.
+    """
+    if reason := closed(role):
+        hint = 'Press "Stop following" in the sidebar.' if is_following() else people.HINT
+        raise SpecError(reason, hint="" if recorded() else hint)
+
+
+def unless_closed(
+    help: str | None = None, *, off: bool = False, busy: str = "", role: Role = "engineer"
+) -> dict[str, Any]:
     """Return arguments of a control that measures or changes something: disabled and why, if refused.
 
     Args:
         help: of the enabled control.
         off: disabled for another reason, which `help` explains.
         busy: what it waits for; shown before any other reason; empty: nothing.
+        role: that it needs.
     """
-    reason = busy or closed()
+    reason = busy or closed(role)
     return {"disabled": off or bool(reason), "help": reason or help}
 
 
@@ -266,7 +287,7 @@ def add_samples() -> list[ErrorRecord]:
     for sample in sample_models():
         if sample.exists:
             try:
-                import_file(store(), Path(sample.path), name=sample.name, source="sample")
+                import_file(_store(), Path(sample.path), name=sample.name, source="sample")
             except TunerError as error:
                 errors.append(record_from_error(error))
     return errors
@@ -274,8 +295,8 @@ def add_samples() -> list[ErrorRecord]:
 
 def choose_model(record: ModelRecord) -> None:
     """Make `record` the current model, and add it to the library when it is not there."""
-    if store().model(record.content_sha256) is None:
-        store().put_model(record)
+    if _store().model(record.content_sha256) is None:
+        _store().put_model(record)
     st.session_state[MODEL] = record.content_sha256
 
 
@@ -352,16 +373,21 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     choose_model(record)
 
 
-def admit(spec: TrialSpec) -> None:
+def admit(spec: TrialSpec, one: people.Person | None = None) -> None:
     """Check a finished spec before it is submitted; every spec passes here.
 
+    Args:
+        spec: a configuration.
+        one: who asks; None: the person of this browser session.
+
     Raises:
-        SpecError: a setting that this server does not accept from the browser.
+        SpecError: a setting that this server does not accept from the browser, or from this person.
         ModelError: a model that is not in the library, or inputs or a dataset outside of the allowed folders.
     """
+    folders.check_role(spec, one or people.person())
     folders.check_spec(spec)
     path = spec.model.path
-    if not any(store().model(one) for one in (path, str(ROOT / path))):
+    if not any(store().model(ref) for ref in (path, str(ROOT / path))):
         allowed_path(path)
 
 

@@ -9,6 +9,12 @@
 #ifndef OPERATOR
 #define OPERATOR "Twice"
 #endif
+#ifndef CREATED  // called with the `OrtKernelInfo` of each new kernel
+#define CREATED(info)
+#endif
+#ifndef COMPUTED  // called before each run
+#define COMPUTED()
+#endif
 
 namespace {
 using Function = void*;
@@ -17,7 +23,7 @@ struct ApiBase { const Function* (*GetApi)(uint32_t); const char* (*GetVersionSt
 enum : int {
   kGetTensorMutableData = 51, kGetDimensionsCount = 61, kGetDimensions = 62, kGetTensorShapeElementCount = 64,
   kGetTensorTypeAndShape = 65, kCreateCustomOpDomain = 26, kCustomOpDomain_Add = 27, kAddCustomOpDomain = 28,
-  kKernelContext_GetInput = 90, kKernelContext_GetOutput = 91, kReleaseTensorTypeAndShapeInfo = 99
+  kKernelInfoGetAttribute_string = 87, kKernelContext_GetInput = 90, kKernelContext_GetOutput = 91, kReleaseTensorTypeAndShapeInfo = 99
 };
 const Function* api;
 template <typename... A> void* call(int place, A... a) { return reinterpret_cast<void* (*)(A...)>(api[place])(a...); }
@@ -25,8 +31,8 @@ template <typename... A> void* call(int place, A... a) { return reinterpret_cast
 // `OrtCustomOp` of API version 8; zeros behind it, so that a later one finds no functions
 struct Op {
   uint32_t version = 8;
-  void* (*CreateKernel)(const Op*, const Function*, const void*) = [](const Op*, const Function*, const void*) -> void* {
-    static int kernel; return &kernel; };
+  void* (*CreateKernel)(const Op*, const Function*, const void*) = [](const Op*, const Function*, const void* info) -> void* {
+    static int kernel; (void)info; CREATED(info); return &kernel; };
   const char* (*GetName)(const Op*) = [](const Op*) { return OPERATOR; };
   const char* (*GetExecutionProviderType)(const Op*) = [](const Op*) -> const char* { return nullptr; };
   int (*GetInputType)(const Op*, size_t) = [](const Op*, size_t) { return 1; };
@@ -34,6 +40,7 @@ struct Op {
   int (*GetOutputType)(const Op*, size_t) = [](const Op*, size_t) { return 1; };
   size_t (*GetOutputTypeCount)(const Op*) = [](const Op*) -> size_t { return 1; };
   void (*KernelCompute)(void*, void*) = [](void*, void* context) {
+    COMPUTED();
     const void* in = nullptr; void *out = nullptr, *shape = nullptr; const float* x = nullptr; float* y = nullptr;
     size_t rank = 0, count = 0; int64_t dims[16] = {0};
     call(kKernelContext_GetInput, context, size_t{0}, &in);

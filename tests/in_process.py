@@ -73,6 +73,7 @@ class _Later:
 
     command: list[str]
     environment: Mapping[str, str]
+    umask: int
     process: subprocess.Popen[bytes] | None = None
 
 
@@ -83,6 +84,7 @@ class _Here:
     job: str
     payload: Mapping[str, Any]
     on_progress: Callable[[Progress], None] | None
+    on_tick: Callable[[], None] = lambda: None
 
     def __enter__(self) -> _Here:
         return self
@@ -102,7 +104,7 @@ def jobs() -> Iterator[None]:
     def talk(job: str, payload: Mapping[str, Any], later: _Later, on_progress: Any) -> Any:
         if job in HERE:
             return _Here(job, payload, on_progress)
-        later.process = start(later.command, later.environment)
+        later.process = start(later.command, later.environment, umask=later.umask)
         return conversation(job, payload, later.process, on_progress)
 
     def leave(later: _Later, *, answered: bool) -> None:

@@ -36,9 +36,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start `python -m dashboard` on a free port; yield its address and its process."""
-    port = free_port()
+def serving(home: Path, *options: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start `python -m dashboard` on a port, by default a free one; yield its address and its process."""
+    port = port or free_port()
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
     log = (home / LOG).open("wb")
     server = subprocess.Popen(

@@ -237,7 +237,9 @@ class Workers:
     def __exit__(self, *exc: object) -> None:
         """Nothing was started."""
 
-    def start(self, label: str, *, fresh_process: bool = False, runtime: str = "own") -> Worker:
+    def start(
+        self, label: str, *, fresh_process: bool = False, runtime: str = "own", writes: Sequence[str] = ()
+    ) -> Worker:
         return Worker(self, label, next(_PIDS))
 
 

@@ -35,6 +35,7 @@ from core.show.export.bundle import bundle_texts
 from core.show.sheets import Line, Sheet
 from core.show.sheets.verifications import verification_sheet
 from core.spec.effort import EFFORTS
+from core.store import audit
 from core.wire.errors import SpecError, unwritable
 from core.wire.files import written_whole
 from core.wire.units import size
@@ -139,6 +140,8 @@ def export_with(
         elif chosen.pack is not None:
             session.note(f"Nothing is written: {chosen.label} includes the model. Give a path to write it.")
         found = Exported(trial=one, format=format, output=output, text=text)
+        file = "" if output is None else output.name
+        audit.record("export", f"trial as {format}", folder=session.store.folder, file=file, ids=[one.id])
     result = session.last = Result(
         kind="export",
         id=one.id,

@@ -39,6 +39,7 @@ from core.run.fleet.runs import RunFolder, find
 from core.run.fleet.runs import load as fleet_run
 from core.run.fleet.runs import runs as runs
 from core.show.words import counted
+from core.store import audit
 from core.wire.errors import SpecError, WorkerError
 
 R = TypeVar("R")
@@ -239,6 +240,9 @@ def ask(
         scheduler=scheduler or "",
         certs=str(certs.absolute()) if certs is not None else "",
     )
+
+    where = session.store.folder
+    audit.record("measure", f"fleet run {run.name}", folder=where, kind="fleet", ids=[run.id])
 
     async def selected(fleet: Fleet) -> FleetRun:
         everyone = await host_records(fleet)

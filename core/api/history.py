@@ -20,7 +20,7 @@ from core.show.sheets import history as sheets
 from core.show.words import counted
 from core.spec import spec_from_dict
 from core.spec.settings import SETTINGS
-from core.store import Query, Store, Tags
+from core.store import Query, Store, Tags, Visibility
 from core.store.library import resolve_model
 from core.wire.errors import SpecError, nearest
 
@@ -36,6 +36,7 @@ class History:
 
     trials: Sequence[Trial]
     tags: Mapping[str, Tags]  # by ID
+    visibility: Mapping[str, Visibility]  # by ID, without those of nobody
 
 
 @arguments.checked()
@@ -61,17 +62,18 @@ def history(
 
     def read() -> History:
         trials = wanted.trials(store, limit=limit, **model_filter(store, of))
-        return History(trials=trials, tags=store.marks([one.id for one in trials]))
+        ids = [one.id for one in trials]
+        return History(trials=trials, tags=store.marks(ids), visibility=store.visibility(ids))
 
     def content(found: History) -> Sheet:
-        listed = sheets.table(found.trials, found.tags)
+        listed = sheets.table(found.trials, found.tags, found.visibility)
         return Sheet(f"{counted(len(found.trials), 'trial')}", [listed, *sheets.rescued(store.rescued())])
 
     return Result(
         kind="history",
         id="",
         read=read,
-        document=lambda found: documents.history(store, found.trials, found.tags),
+        document=lambda found: documents.history(store, found.trials, found.tags, found.visibility),
         content=content,
     )
 
@@ -106,6 +108,7 @@ _CONDITIONS: Mapping[str, arguments.Reader] = {  # how a condition is read; all 
     "labels": arguments.texts,
     "starred": arguments.switch,
     "archived": arguments.switch,
+    "mine": arguments.switch,
 }
 
 
@@ -131,6 +134,7 @@ class Filter:
     starred: bool = False  # only trials with a star
     archived: bool = False  # include archived trials
     labels: Sequence[str] = ()  # all of them
+    mine: bool = False  # only trials of the person of the store
     search: str = ""  # words that all occur in its description
 
     def __post_init__(self) -> None:
@@ -174,6 +178,7 @@ class Filter:
             archived=self.archived,
             labels=self.labels,
             text=self.search,
+            person=store.actor.person if self.mine else None,
         )
         found, _ = store.trial_page(query, limit=MAX_EXAMINED if by_content else limit)
         if not (damaged or not self.asked):  # other fields of a damaged row are unknown

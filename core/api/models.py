@@ -35,6 +35,7 @@ from core.store.library import (
 )
 from core.wire.catalog import DEFAULT_OPSET, KERAS_SUFFIXES, RANDOM_WEIGHTS_NOTE, SAMPLE_EXPORTS
 from core.wire.errors import SpecError
+from core.wire.files import made_private
 
 FROM_MEMORY = "model"  # name of a model that came as bytes; the library adds a number
 
@@ -252,6 +253,6 @@ def _default_output(source: str) -> Path:
     """Return the library's folder for a sample model, else the working folder."""
     if source in SAMPLE_EXPORTS:
         path = next(Path(one.path) for one in sample_models() if one.name == source and one.plan is not None)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        made_private(path.parent)
         return path
     return Path(f"{Path(source).stem}.onnx")

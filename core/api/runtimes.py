@@ -22,6 +22,7 @@ from core.run.runtimes.interpreters import bases as bases
 from core.show.sheets import Sheet
 from core.show.sheets import runtimes as sheets
 from core.show.words import counted
+from core.store import audit
 from core.wire.runtime import RuntimeRecord
 
 
@@ -168,6 +169,7 @@ def remove_runtime(name: str) -> Result[str]:
         StoreError: it cannot be deleted.
     """
     removal.remove(name)
+    audit.record("delete", f"runtime `{name}`")
     return Result(
         kind="removed-runtime",
         id=name,

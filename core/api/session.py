@@ -7,7 +7,6 @@ else they name of the queue from here, because they may not import `run` and `pr
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import threading
@@ -34,6 +33,7 @@ from core.run.scheduler import Scheduler as Scheduler
 from core.spec import TrialSpec
 from core.spec.validation import shown
 from core.store import Store
+from core.store.sharing import os_user
 from core.wire.errors import SpecError, WorkerError, error_from_record
 
 if TYPE_CHECKING:
@@ -189,11 +189,7 @@ def default_session() -> Session:
 
 def user_on_host() -> str:
     """Return user and host as text."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        user = f"user {os.getuid()}"
-    return f"{user} on {socket.gethostname()}"
+    return f"{os_user()} on {socket.gethostname()}"
 
 
 def result_of(status: Status) -> dict[str, object]:

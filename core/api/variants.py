@@ -32,7 +32,7 @@ from core.show.sheets.variants import Verdicts, listed, transform_sheet
 from core.show.words import counted
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, chain_text, step_from_dict
-from core.store import ModelRecord, Store
+from core.store import ModelRecord, Store, audit
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, TunerError, WorkerError, unwritable
 from core.wire.files import expand_home, written_whole
@@ -234,6 +234,7 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
                 shutil.copyfile(old, part)
     except OSError as error:
         raise unwritable(target, error) from None
+    audit.record("export", f"variant `{record.name}`", file=target.name, ids=[record.content_sha256])
     return [str(new) for _, new in pairs]
 
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from core import __version__
-from core.cli import terminal_width
+from core.cli import sandbox_option, terminal_width
 from core.cli.help_groups import Group, Grouped
 from core.cli.output import exit_code, note, print_error, print_json
 from core.cli.signals import Interrupted, loading, signals
@@ -44,6 +44,8 @@ class Command:
     name: str  # of the function, or of a Typer with subcommands
     help: str  # the first line of its docstring
     cls: str = ""  # of the command, in its module; empty: `Grouped`
+    workers: bool = True  # starts workers
+    sub: tuple[str, ...] = ()  # of a group: the commands that start workers
 
 
 COMMANDS = {
@@ -59,7 +61,10 @@ COMMANDS = {
         "Find the best configuration within limits and a time budget, and confirm it in fresh processes.",
     ),
     "searches": Command(
-        "search", "studies", "List, show, export and delete searches; `search --resume` continues one."
+        "search",
+        "studies",
+        "List, show, export and delete searches; `search --resume` continues one.",
+        workers=False,
     ),
     "profile": Command("tune", "profile", "Show where an inference spends its time."),
     "sweep": Command(
@@ -123,18 +128,29 @@ COMMANDS = {
         "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
     ),
     "history": Command(
-        "history", "history", "List trials, newest first, or delete the raw measurements of old ones."
+        "history",
+        "history",
+        "List trials, newest first, or delete the raw measurements of old ones.",
+        workers=False,
     ),
     "tag": Command(
-        "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
+        "tagging",
+        "tag",
+        "Star, label, note or archive trials; without an option, show their tags.",
+        workers=False,
     ),
+    "share": Command("tagging", "share", "Show results to everyone who uses this store."),
+    "unshare": Command("tagging", "unshare", "Make results private: only you and admins see them."),
     "delete": Command(
         "tagging",
         "delete",
         "Delete trials with their raw measurements, files and tags; running trials stay.",
+        workers=False,
     ),
-    "show": Command("show", "show", "Show a stored result, or why there is none."),
-    "variants": Command("variants", "app", "List, rename and delete variants; `transform` creates them."),
+    "show": Command("show", "show", "Show a stored result, or why there is none.", workers=False),
+    "variants": Command(
+        "variants", "app", "List, rename and delete variants; `transform` creates them.", workers=False
+    ),
     "machine": Command(
         "machine",
         "machine",
@@ -144,25 +160,38 @@ COMMANDS = {
         "runtimes",
         "app",
         "Add, list, check and remove runtimes: environments with another ONNX Runtime.",
+        sub=("add", "check"),
     ),
     "fleet": Command(
-        "fleet", "app", "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers."
+        "fleet",
+        "app",
+        "Ask many machines at once: set up a fleet, ask its hosts, and compare their answers.",
+        sub=("host", "run", "resume"),
     ),
     "schema": Command(
         "schema",
         "schema",
         "Print the JSON Schema of what commands print with --json, or write all of them to files.",
+        workers=False,
     ),
-    "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
+    "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses.", workers=False),
+    "audit": Command(
+        "audit",
+        "audit",
+        "Show or export the audit log: who measured, changed, deleted and exported.",
+        workers=False,
+    ),
     "backup": Command(
         "backup",
         "backup",
-        "Copy the result store to one file, even while it is in use, and check every row.",
+        "Copy the result store to one file, even while it is in use, and check every row of the copy.",
+        workers=False,
     ),
     "restore": Command(
         "backup",
         "restore",
         "Replace the result store with a backup, and keep a copy of the current store.",
+        workers=False,
     ),
 }
 
@@ -202,6 +231,9 @@ class Commands(Group):
             found = alone
         built = typer.main.get_command(found)
         built.name = cmd_name
+        parts: Any = built
+        for one in [parts.commands[name] for name in command.sub] or ([built] if command.workers else []):
+            sandbox_option.add_to(one)
         return built
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -279,12 +311,14 @@ def _unexpected(error: Exception) -> TunerError:
             f"`{error.filename}` cannot be used: {error.strerror or error}.",
             hint="Check the path and its permissions.",
         )
-    from core.store import home
+    from core.wire.files import home, written_whole
 
     hint = "Report this with the command that you ran."
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = home() / "last-error.txt"
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
+        with written_whole(path) as part:
+            text = "".join(traceback.format_exception(error))
+            part.write_text(text, encoding="utf-8", errors="replace")
         hint = f"Report this with the file `{path}`."
     return WorkerError(unexpected_words(error), hint=hint)
 

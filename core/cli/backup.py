@@ -6,34 +6,61 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from core.api.session import clean_up
-from core.cli.output import Json, print_json, print_lines
+from core.cli.output import Json, print_error, print_json, print_lines
 from core.show.words import counted
-from core.store import STORE_NAME, CheckResult, Store, home, lost_by_restore
+from core.spec.text_values import seconds
+from core.store import STORE_NAME, BackupFolder, CheckResult, Store, home, lost_by_restore
 from core.store import restore as restored
-from core.wire.errors import StoreError
+from core.wire.errors import SpecError, StoreError, TunerError
 from core.wire.files import expand_home
 from core.wire.units import size
+
+KEPT = 20  # backups in a folder
 
 
 def backup(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="File to write. Default: ortune-backup-DATE-TIME.db in this folder.", show_default=False
+            help="File to write. Default: ortune-backup-DATE-TIME.db in this folder. "
+            "With --every: folder of the backups.",
+            show_default=False,
         ),
     ] = None,
     *,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="Make a backup in the folder now and after each such time, until Ctrl-C.",
+            metavar="10m",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            help=f"With --every: delete the oldest backups beyond this number. Default: {KEPT}.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Copy the result store to one file, even while it is in use, and check every row.
+    """Copy the result store to one file, even while it is in use, and check every row of the copy.
 
     The file does not hold models, variants, traces and accuracy scores: copy ORTune's folder to keep them.
     """
+    if every is not None:
+        every_s = _interval_s(every, file, json_=json_)
+        assert file is not None
+        _repeat(Store(), BackupFolder(expand_home(file).absolute(), keep or KEPT), every_s)
+    if keep is not None:
+        raise SpecError("`--keep` applies to `--every` only.", hint="Add --every 10m.")
     store = Store()
     target = expand_home(file or time.strftime("ortune-backup-%Y%m%d-%H%M%S.db")).absolute()
     found = store.backup(target)
@@ -47,6 +74,40 @@ def backup(
             f"It does not hold models, variants, traces and scores: these are files in {store.folder}.",
         ]
     )
+
+
+def _interval_s(every: str, folder: Path | None, *, json_: bool) -> int:
+    """Return the time between two backups, and check the options that belong to it."""
+    every_s = seconds("--every", every)
+    if every_s < 1:
+        raise SpecError(
+            f"`--every` takes 1 second or more, but got `{every}`.", hint="Write for example 10m."
+        )
+    if folder is None:
+        raise SpecError("`--every` needs a folder.", hint="Write: ortune backup FOLDER --every 10m.")
+    if folder.exists() and not folder.is_dir():
+        raise SpecError(f"`{folder}` is no folder.", hint="With --every, name a folder for the backups.")
+    if json_:
+        raise SpecError("`--every` does not end, so it has no JSON document.", hint="Remove --json.")
+    return every_s
+
+
+def _repeat(store: Store, folder: BackupFolder, every_s: int) -> NoReturn:
+    """Make backups until a signal; one that fails is reported, and the next one is tried at its time."""
+    due = time.monotonic()  # the time of day may be set back
+    while True:
+        try:
+            made = folder.add(store)
+        except TunerError as error:
+            print_error(error.message, error.hint or "The next backup is tried at its time.")
+        else:
+            removed = f" Deleted {counted(made.removed, 'older backup')}." if made.removed else ""
+            removed = " No older backup is deleted." if made.found.damaged else removed
+            size_text = size(made.path.stat().st_size)
+            print_lines([f"Wrote {made.path} ({size_text}): {_content(made.found)}.{removed}"])
+        now = time.monotonic()
+        due += every_s * (int((now - due) // every_s) + 1)  # times that a long copy took are left out
+        time.sleep(due - now)
 
 
 def restore(

@@ -22,7 +22,7 @@ from core.show.sheets.fleet import long_table, run_sheet
 from core.show.table import csv_text, md_text
 from core.spec import yaml_from_spec
 from core.spec.per_machine import pick as picked
-from core.store import Store
+from core.store import Store, audit
 from core.wire.access import expert_allowed
 from core.wire.errors import MissingError, SpecError, unwritable
 
@@ -114,6 +114,7 @@ def export(
             else f"Wrote {folder / one.name}."
         )
         typer.echo(words, err=True)
+    audit.record("export", "configurations of a fleet run", file=folder.name, ids=[found.run.id])
     if json_:
         kept = [{"file": one.name, "host": one.host, "missing": one.missing} for one in made]
         print_json({"run": found.run.id, "folder": str(folder), "files": kept})

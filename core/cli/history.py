@@ -60,6 +60,7 @@ def history(
     ] = None,
     starred: Annotated[bool, typer.Option("--starred", help="Only trials with a star; see `tag`.")] = False,
     archived: Annotated[bool, typer.Option("--archived", help="Include archived trials; see `tag`.")] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="Only trials that you started; see `share`.")] = False,
     label: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,6 +124,7 @@ def history(
         error=error,
         starred=starred,
         archived=archived,
+        mine=mine,
         labels=split(label or []),
         search=search,
     )

@@ -23,7 +23,7 @@ from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import find
-from core.store import Store
+from core.store import Store, audit
 from core.store.recorded import words_of
 from core.wire.errors import WRITABLE_HINT, SpecError, WorkerError
 from core.wire.files import ROOT
@@ -93,6 +93,9 @@ def report(
         output = output or Path(f"report-{_stem(said)}.html")
         check_output_path(output)
         _html(refs, output, price)
+    audit.record(
+        "export", "report", folder=store.folder, file="" if output is None else output.name, ids=refs
+    )
     if output is not None:
         typer.echo(f"Wrote {output}.", err=True)
     if json_:
@@ -113,6 +116,7 @@ def write_report(refs: list[str], output: Path) -> None:
         write_text(output, markdown(compose(find(store, refs), store, recorded=words_of(store.folder))))
     else:
         _html(refs, output, None)
+    audit.record("export", "report", file=output.name, ids=refs)
     typer.echo(f"Wrote {output}.", err=True)
 
 

@@ -57,7 +57,7 @@ from core.spec.question import (
 from core.spec.settings import value_words
 from core.spec.space import unvaried_words
 from core.spec.text_values import seconds
-from core.store import Store, StudyRecord
+from core.store import Store, StudyRecord, audit
 from core.wire.errors import SpecError
 
 EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
@@ -294,6 +294,7 @@ def _report(
             trial = store.trial(best)
             text = export_yaml(trial, found=searching.search_provenance(store, trial))
             write_text(output, text if key is None else sign_text(text, key))
+            audit.record("export", "trial as yaml", folder=store.folder, file=output.name, ids=[trial.id])
     if json_:
         print_json(result.to_dict())
     else:

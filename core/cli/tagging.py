@@ -1,4 +1,4 @@
-"""The commands `tag` and `delete`: tags of trials, and deletion of trials."""
+"""The commands `tag`, `share`, `unshare` and `delete`: what users change about results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import typer
 from core.api.session import clean_up
 from core.cli.output import Json, print_json, print_lines
 from core.show.sheets import history
-from core.store import Change, Deletion, Store
+from core.show.words import counted
+from core.store import Change, Deletion, Store, Visibility
 from core.store.tags import split
 from core.wire.errors import SpecError
 from core.wire.units import visible
@@ -62,6 +63,44 @@ def tag(
         print_json({"marks": {one: history.tags_of(now, one).to_dict() for one in ids}})
         return
     print_lines([visible(f"{one[:12]}  {history.tags_text(now.get(one)) or 'no tags'}") for one in ids])
+
+
+Results = Annotated[
+    list[str],
+    typer.Argument(
+        help="IDs of trials, comparisons, searches or accuracies, or their first 6 or more characters; or "
+        "names of models.",
+        metavar="RESULT...",
+    ),
+]
+
+
+def share(results: Results, *, json_: Json = False) -> None:
+    """Show results to everyone who uses this store.
+
+    New results are shared until `unshare`. All trials of a comparison are shared together, and all results of
+    a search.
+    """
+    _share(results, private=False, json_=json_)
+
+
+def unshare(results: Results, *, json_: Json = False) -> None:
+    """Make results private: only you and admins see them.
+
+    This holds for people who log in to the dashboard. Whoever may read the file of the store sees everything.
+    """
+    _share(results, private=True, json_=json_)
+
+
+def _share(results: list[str], *, private: bool, json_: bool) -> None:
+    store = Store()
+    ids = store.share([store.result_id(one) for one in results], private=private)
+    now = store.visibility(ids)
+    if json_:
+        print_json({"visibility": {one: now.get(one, Visibility()).to_dict() for one in ids}})
+        return
+    who = f"private to {', '.join(sorted({one.person for one in now.values()}))}" if private else "shared"
+    print_lines([visible(f"{counted(len(ids), 'result')} {'are' if len(ids) > 1 else 'is'} {who}.")])
 
 
 def delete(

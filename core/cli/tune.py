@@ -40,6 +40,7 @@ from core.cli.watch import Progress, finished, started
 from core.evidence.comparison import failures, has_undecided
 from core.evidence.measurement import Trial
 from core.show.sheets import Sheet
+from core.store import audit
 from core.wire.errors import unwritable
 from core.wire.files import written_whole
 
@@ -148,3 +149,4 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfile(source, part)
     except OSError as error:
         raise unwritable(target, error) from None
+    audit.record("export", "trace of a profile", file=target.name, ids=[source.parent.name])

@@ -21,6 +21,7 @@ from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
 from core.show import interim
 from core.show.load_text import progress_parts
+from core.show.words import start_words
 from core.wire import variables
 from core.wire.errors import TunerError
 from core.wire.units import visible
@@ -121,7 +122,8 @@ def describe(status: Status) -> str:
         if not status.place:
             return f"{status.what}: waiting"
         behind = f" behind {status.holder}" if status.holder else ""
-        return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}"
+        start = start_words(status.starts_in_s)
+        return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}; {start}"
     if status.kind == "search" and status.live:
         return _search_progress(status, status.live)
     if status.live and (load := status.live.get("load")):
@@ -148,6 +150,7 @@ def _progress_data(status: Status) -> dict[str, Any]:
     """Return the progress of a job as plain data."""
     return {
         **{"state": status.state, "stage": status.stage, "done": status.done, "total": status.total},
+        **({"place": status.place, "starts_in_s": status.starts_in_s} if status.place else {}),
         "text": visible(describe(status)),
     }
 

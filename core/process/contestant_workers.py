@@ -4,7 +4,8 @@ A fork server for each runtime, preloaded with onnxruntime, forks a worker per c
 may share them.
 GPU providers and PyTorch, which must not be forked, and systems that cannot fork use a fresh process. A
 worker that is not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime spin long after
-a run. This module does not depend on what a command does. Every process ends with `Workers`, a context
+a run. Of the commands it knows those that open
+files: a worker's sandbox holds its own folder only. Every process ends with `Workers`, a context
 manager, or with the parent; a shared fork server outlives the comparisons, and ends with `SharedForkServer`.
 """
 
@@ -13,29 +14,34 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
 from core import wire
+from core.process import scratch
+from core.process.confinement import check_space, contestant_rules, fork_server_rules, marked, take
 from core.process.job_worker import (
-    checked_reply,
     crash_error,
+    external_locations,
     last_words,
     shortened,
     worker_command,
     worker_environment,
 )
-from core.wire import Reply
+from core.process.reply_checks import check_times, checked_reply
+from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.runtime import OWN
@@ -71,8 +77,8 @@ class _WorkerChannel:
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
             self.socket.sendall(data[sent:])
 
-    def receive(self, timeout_s: float) -> dict[str, Any]:
-        """Return the reply to the last request.
+    def receive(self, timeout_s: float, on_tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Return the reply to the last request; `on_tick` is called at every look, and may raise.
 
         Raises:
             Cancelled: `cancel` was set.
@@ -89,6 +95,7 @@ class _WorkerChannel:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
+            on_tick()
             if self._readable.poll(1000 * min(left, TICK_S)):
                 try:
                     self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
@@ -100,9 +107,20 @@ class _WorkerChannel:
 class Worker:
     """One contestant process: it runs one command at a time and is stopped (SIGSTOP) in between."""
 
-    def __init__(self, owner: Workers, label: str, pid: int, end: socket.socket, stderr: IO[bytes]) -> None:
+    def __init__(
+        self,
+        owner: Workers,
+        label: str,
+        pid: int,
+        end: socket.socket,
+        stderr: IO[bytes],
+        writes: Sequence[str] = (),
+    ) -> None:
         self.label = label
         self.pid = pid
+        self._files = contextlib.ExitStack()
+        self.folder = self._files.enter_context(_folder())
+        self._writes = writes
         self._owner = owner
         self._line = _WorkerChannel(end, owner.cancel)
         self._stderr = stderr
@@ -117,10 +135,12 @@ class Worker:
             WorkerError: the worker crashed, hung or sent an invalid reply; it has ended then.
             TunerError: the error that it reported; the worker stays alive.
         """
+        arguments, target = self._confined(command, arguments)
         self.thaw()
+        began = time.monotonic()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s)
+            reply = self._line.receive(timeout_s, self._check_space)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -130,10 +150,38 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         try:
-            return checked_reply(reply, command, f"The worker of `{self.label}`")
+            found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
+            check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
         except WorkerError:
             self.kill()
             raise
+        if target is not None:
+            take(Path(arguments["path"]), target)
+        return cast(Reply, marked(found)) if command == wire.LOAD else found
+
+    def _check_space(self) -> None:
+        try:
+            check_space([str(self.folder or "")])
+        except WorkerError:
+            self.kill()
+            raise
+
+    def _confined(self, command: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], Path | None]:
+        """Return the arguments with the worker's own files, and where to move what it writes."""
+        if self.folder is None:
+            return arguments, None
+        if command == wire.LOAD and not sandbox.is_off():
+            locations = partial(external_locations, cancel=self._owner.cancel)
+            rules = contestant_rules(arguments, str(self.folder), locations, self._writes)
+            return {**arguments, sandbox.KEY: rules}, None
+        if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
+            own, named = self.folder / "outputs.npz", Path(arguments["path"])
+            if command == wire.SAVE_OUTPUTS:
+                return {"path": str(own)}, named
+            with contextlib.suppress(FileNotFoundError):  # the worker tells
+                shutil.copyfile(named, own, follow_symlinks=False)
+            return {"path": str(own)}, None
+        return arguments, None
 
     def _died(self, command: str, noise: bytes | None) -> TunerError:
         status = self._owner.exit_status(self) if noise is None else None
@@ -186,6 +234,18 @@ class Worker:
             finally:
                 self._line.socket.close()
                 self._stderr.close()
+                self._files.close()
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path | None]:
+    """A folder for a worker's files; None on a full disk, where most need none."""
+    with contextlib.ExitStack() as ends:
+        try:
+            found = ends.enter_context(scratch.folder())
+        except OSError:
+            found = None
+        yield found
 
 
 def _signal_group(pid: int, number: int) -> bool:
@@ -246,13 +306,16 @@ class Workers:
             for worker in list(self._live.values()):
                 ends.callback(worker.kill)
 
-    def start(self, label: str, *, fresh_process: bool = False, runtime: str = OWN) -> Worker:
+    def start(
+        self, label: str, *, fresh_process: bool = False, runtime: str = OWN, writes: Sequence[str] = ()
+    ) -> Worker:
         """Start a worker that waits for its first command.
 
         Args:
             label: of the contestant, for messages.
             fresh_process: not forked, as GPU libraries and PyTorch need it.
             runtime: the runtime that it runs in, see `runtimes`.
+            writes: existing files that it writes beside those of its own folder.
 
         Raises:
             SpecError: there is no such runtime.
@@ -276,7 +339,7 @@ class Workers:
             ours.close()
             raise
         self.pids.add(pid)
-        worker = Worker(self, label, pid, ours, stderr)
+        worker = Worker(self, label, pid, ours, stderr, writes)
         self._live[pid] = worker
         return worker
 
@@ -453,5 +516,8 @@ def _start(
             hint="Free memory or processes on this machine and try again.",
         ) from error
     assert process.stdin is not None
-    process.stdin.write(RequestChannel().request(job, {"fd": channel.fileno()}))
+    asked: dict[str, Any] = {"fd": channel.fileno()}
+    if not sandbox.is_off():
+        asked[sandbox.KEY] = fork_server_rules()
+    process.stdin.write(RequestChannel().request(job, asked))
     return process

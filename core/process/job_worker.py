@@ -21,12 +21,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
-
-import msgspec
 
 from core import wire
 from core.process import runtimes, scratch
+from core.process.confinement import confined
+from core.process.reply_checks import checked_reply
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -38,6 +40,8 @@ TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
 EXIT_GRACE_S = 3.0  # for a worker to exit by itself after its reply
 STDERR_TAIL_BYTES = 4096
 CHUNK_BYTES = 1 << 16
+MOST_PROGRESS = 200.0  # progress messages of a worker at once, and then per second
+PROGRESS_RATE = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,37 +104,32 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
-        environment = worker_environment(job, runtime=runtime) | _temporary_folder(ends)
-        process = _start(list(command) if command is not None else worker_command(runtime), environment)
+        temporary = _temporary_folder(ends)
+        environment = worker_environment(job, runtime=runtime) | temporary
+        named = partial(external_locations, cancel=cancel)
+        asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", ""), named))
+        program = list(command) if command is not None else worker_command(runtime)
+        process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
         answered = False
         try:
-            with _Conversation(job, payload, process, on_progress) as conversation:
+            with _Conversation(job, asked.payload, process, on_progress) as conversation:
+                conversation.on_tick = asked.check_space
                 reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
-    return checked_reply(reply, job, f"The worker for `{job}`")
+        checked_reply(reply, job, f"The worker for `{job}`", asked.payload)
+        return cast(Reply, asked.publish(reply))
 
 
-def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
-    """Return `reply` unchanged, after a check that it has the reply type of `request`.
-
-    Args:
-        reply: from another process.
-        request: that is replied to.
-        who: the sender, for the message.
+def external_locations(model: Path, cancel: threading.Event | None = None) -> list[str]:
+    """Return the files of external data that a model names, as a worker reads them; they are untrusted.
 
     Raises:
-        WorkerError: a field is missing or holds something else.
+        TunerError: the model cannot be read.
     """
-    try:
-        msgspec.convert(reply, request.reply)  # the converted reply is dropped: it has 1.0 for 1
-    except (msgspec.ValidationError, UnicodeError, SystemError) as error:  # the last two: no text, no double
-        raise WorkerError(
-            f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
-            hint="Check the installation with `ortune machine`.",
-        ) from error
-    return cast(Reply, reply)
+    plan: wire.ExternalDataPlan = {"path": str(model)}
+    return run_job(wire.EXTERNAL_DATA, plan, cancel=cancel)["locations"]
 
 
 def worker_command(runtime: str = OWN) -> list[str]:
@@ -140,6 +139,8 @@ def worker_command(runtime: str = OWN) -> list[str]:
     # -P: a file called queue.py in the user's folder must not replace the standard library's
     return [sys.executable, "-P", "-m", "core.worker"]
 
+
+PRIVATE = 0o077  # the umask of workers; an export writes where the user says, so it keeps the user's
 
 INHERITED_VARIABLES = (
     # what a program of this user needs; a name that ends in * matches every variable with that prefix
@@ -198,7 +199,7 @@ def _temporary_folder(ends: contextlib.ExitStack) -> dict[str, str]:
         return {}
 
 
-def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], environment: Mapping[str, str], *, umask: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -207,6 +208,7 @@ def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Pop
             stderr=subprocess.PIPE,
             env=environment,
             bufsize=0,
+            umask=umask,
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
     except OSError as error:
@@ -231,8 +233,12 @@ class _Conversation:
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.job = job
+        self.most_bytes = getattr(job, "most_bytes", MAX_LINE_BYTES)
         self.process = process
         self.on_progress = on_progress
+        self.on_tick: Callable[[], None] = lambda: None  # called at every look; it may raise
+        self.progress_left = MOST_PROGRESS
+        self.progress_at = time.monotonic()
         self.channel_state = RequestChannel()
         self.unsent = memoryview(self.channel_state.request(job, payload))
         self.stderr_tail = b""
@@ -261,6 +267,7 @@ class _Conversation:
                 raise _cancelled(self.job)
             if time.monotonic() > deadline:
                 raise self._timed_out(timeout_s)
+            self.on_tick()
             left = _has_exited(self.process)
             self._exchange()
             if (reply := self._reply()) is not None:
@@ -304,8 +311,8 @@ class _Conversation:
                 self.channel_state.receive_bytes(data)
             except BrokenChannel as flood:
                 raise WorkerError(
-                    f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
-                    hint="Use fewer runs.",
+                    f"The worker for `{self.job}` answered with more than {self.most_bytes:,} bytes.",
+                    hint="Use fewer runs, or a smaller model.",
                 ) from flood
 
     def _reply(self) -> dict[str, Any] | None:
@@ -318,6 +325,12 @@ class _Conversation:
 
     def _progress(self, stage: str, done: int, total: int, text: str = "") -> None:
         self.stage = stage
+        now = time.monotonic()
+        self.progress_left = min(MOST_PROGRESS, self.progress_left + (now - self.progress_at) * PROGRESS_RATE)
+        self.progress_at = now
+        if self.progress_left < 1:  # a flood: the reply still comes
+            return
+        self.progress_left -= 1
         if self.on_progress is not None:
             self.on_progress(Progress(stage=stage, done=done, total=total, text=text))
 

@@ -1,33 +1,37 @@
 """The queue of this machine, shared by servers, users and commands.
 
 Two measurements at once would slow each other down and both numbers would be wrong. So every job that
-loads the machine takes a ticket (a small JSON file in a folder that all users share), waits until no older
-ticket of a living process is left, and holds a file lock while it works. The tickets give the order and the
-texts for users; the lock alone guarantees exclusive use, and the kernel frees it when its holder is killed.
+loads the machine takes a ticket (a small JSON file in a folder that all users share), waits until its ticket
+is the first in the fair order of `fair_order`, and holds a file lock while it works. The tickets give the
+order and the texts for users; the lock alone guarantees exclusive use, and the kernel frees it when its
+holder is killed.
 
-Every user may write into that folder, so its content is not trusted: a ticket counts only when the owner of
-the file also owns the process that it names.
+Every user may write into that folder, so its content is not trusted. A ticket counts only when the owner of
+the file also owns the process that it names, and no longer than that process runs. The past use of a user is
+in a file of this user, so nobody can charge another. A user can lie about his own use, as he can ignore the
+queue: against that only the operator helps.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import secrets
-import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import filelock
 import psutil
 
+from core.process import fair_order
+from core.process.queue_files import MOST_TURNS, USED, Ticket, plain, read, read_uses, unusable, write
+from core.process.queue_files import is_alive as is_alive
 from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
@@ -35,14 +39,6 @@ LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 LATER_POLLS_AFTER_S = 5.0
-START_TOLERANCE_S = (
-    2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
-)
-MAX_TICKET_BYTES = 10_000
-MOST_TEXT = 200  # characters of a text in a ticket
-MOST_PID = 2**31 - 1
-# Follows no link, and does not block on a FIFO.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,32 +51,37 @@ class Entry:
     pid: int
     since: float  # seconds since the epoch
     running: bool
+    person: str = ""  # who started it, as the owner calls that person; empty: the owner itself
+    place: int = 0  # jobs ahead of it
+    starts_in_s: float | None = None  # of a waiting one, predicted; None: unknown
 
     @property
     def text(self) -> str:
-        """Owner and job, for display."""
-        return f"{self.owner}: {self.what}"
+        """Person and job, for display."""
+        return f"{self.person or self.owner}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ticket:
-    """Content of a ticket file."""
+class Place:
+    """The place of one job in the queue: its ticket, and the lock once it is the job's turn."""
 
-    pid: int
-    started: float  # the process's start, seconds since the epoch: a reused pid has another one
-    owner: str
-    what: str
-    since: float
-    running: bool
-    uid: int | None = None  # owner of the file, not written in it; None: unknown on this system
+    def __init__(self, folder: Path, ticket: Ticket, name: str) -> None:
+        """Describe a ticket that is not written yet."""
+        self.path, self.ticket = folder / name, ticket
+        self.lock: filelock.BaseFileLock | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the ticket."""
+        return self.path.name
 
 
 class MachineQueue:
-    """The queue of one machine, first come, first served; every job enters through `turn`."""
+    """The queue of one machine. A job enters through `turn`, or by `enter`, `take` and `leave`."""
 
     def __init__(self, folder: Path | None = None) -> None:
         named = os.environ.get(variables.QUEUE)
         self.folder = folder or (Path(named) if named else Path(tempfile.gettempdir()) / "ortune-queue")
+        self._known: dict[str, tuple[tuple[int, ...], Ticket]] = {}  # by name, with the stamps of the file
 
     @contextmanager
     def turn(
@@ -89,6 +90,7 @@ class MachineQueue:
         what: str,
         cancel: threading.Event | None = None,
         on_wait: Callable[[int, str], None] | None = None,
+        **more: Any,
     ) -> Iterator[None]:
         """Wait for the machine and hold it for the body of the `with`.
 
@@ -97,83 +99,201 @@ class MachineQueue:
             what: the job, shown to other users.
             cancel: set it to leave the queue.
             on_wait: called at every poll with the number of jobs ahead and the text of the running job.
+            more: see `enter`.
 
         Raises:
             Cancelled: `cancel` was set while waiting.
             StoreError: the folder of the queue cannot be used.
         """
+        place = self.enter(owner, what, **more)
+        try:
+            self.wait([place], (cancel or threading.Event()).wait, on_wait)
+            yield
+        finally:
+            self.leave(place)
+
+    def enter(
+        self,
+        owner: str,
+        what: str,
+        *,
+        person: str = "",
+        predicted_s: float | None = None,
+        gives_way: bool = False,
+    ) -> Place:
+        """Take a ticket; `leave` it at the end, whatever happens.
+
+        Args:
+            owner: see `turn`.
+            what: see `turn`.
+            person: who started the job, if the owner works for several; they share the machine fairly.
+            predicted_s: duration of the job in seconds; None: unknown.
+            gives_way: the job goes after all jobs that wait already.
+
+        Raises:
+            StoreError: the folder of the queue cannot be used.
+        """
         self._prepare()
-        ticket = _Ticket(
+        ticket = Ticket(
             pid=os.getpid(),
             started=psutil.Process().create_time(),
             owner=owner,
             what=what,
             since=time.time(),
             running=False,
+            person=person,
+            predicted_s=predicted_s,
+            gives_way=gives_way,
+            uid=os.getuid() if hasattr(os, "getuid") else None,
         )
-        path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
-        try:
-            _write(path, ticket)
-            with self._hold_lock(path, ticket, cancel or threading.Event(), on_wait):
-                yield
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        place = Place(self.folder, ticket, f"{time.time_ns():020d}-{secrets.token_hex(4)}.json")
+        write(place.path, plain(ticket))
+        return place
 
-    def entries(self) -> list[Entry]:
-        """Return the running and the waiting jobs, in order; tickets of ended processes are removed."""
-        found = [_entry_from_ticket(path.name, ticket) for path, ticket in self._live_tickets()]
-        return sorted(found, key=lambda entry: (not entry.running, entry.ticket))
-
-    @contextmanager
-    def _hold_lock(
+    def wait(
         self,
-        path: Path,
-        ticket: _Ticket,
-        cancel: threading.Event,
-        on_wait: Callable[[int, str], None] | None,
-    ) -> Iterator[None]:
-        lock = filelock.FileLock(self.folder / LOCK_NAME, mode=0o666)
-        began = time.monotonic()
-        pause = 0.0
+        places: Sequence[Place],
+        pause: Callable[[float], object],
+        on_wait: Callable[[int, str], None] | None = None,
+    ) -> Place:
+        """Wait until it is the turn of one of these places, take the machine for it, and return it.
+
+        Args:
+            places: of waiting jobs; the caller may change the list meanwhile.
+            pause: waits for a number of seconds; returns true to end the wait.
+            on_wait: see `turn`; for the first of `places`.
+
+        Raises:
+            Cancelled: `pause` returned true.
+            StoreError: the folder of the queue cannot be used.
+        """
+        began, pause_s = time.monotonic(), 0.0
         while True:
-            if cancel.wait(pause):
+            if pause(pause_s):
                 raise Cancelled(
                     "The job was cancelled while it waited for the machine.", hint="Start it again."
                 )
-            living = self._live_tickets()
-            ahead = sum(other.name < path.name for other, _ in living)
-            if ahead == 0 and _try_lock(lock):
-                break
-            if on_wait is not None:
-                holders = [
-                    _entry_from_ticket(other.name, there).text for other, there in living if there.running
-                ]
-                on_wait(max(ahead, 1), holders[0] if holders else "")
-            if not path.exists():  # removed by a cleaner of temporary files; the place is kept
-                _write(path, ticket)
-            pause = LATER_POLLS_S if time.monotonic() - began > LATER_POLLS_AFTER_S else FIRST_POLLS_S
-        try:
-            _write(path, _as_running(ticket))
-            yield
-        finally:
-            lock.release()
+            if (taken := self.take(list(places), on_wait)) is not None:
+                return taken
+            pause_s = LATER_POLLS_S if time.monotonic() - began > LATER_POLLS_AFTER_S else FIRST_POLLS_S
 
-    def _live_tickets(self) -> list[tuple[Path, _Ticket]]:
+    def take(
+        self, places: Sequence[Place], on_wait: Callable[[int, str], None] | None = None
+    ) -> Place | None:
+        """Take the machine if it is free and the next job is one of `places`; return that place."""
+        entries = self.entries()
+        waiting = [one.ticket for one in entries if not one.running]
+        own = {one.name: one for one in places}
+        first = own.get(waiting[0]) if waiting else next(iter(places), None)
+        if first is not None and self._try_lock(first):
+            return first
+        if on_wait is not None and places:
+            names = [one.ticket for one in entries]
+            ahead = names.index(places[0].name) if places[0].name in names else len(names)
+            holders = [one.text for one in entries if one.running]
+            on_wait(max(ahead, 1), holders[0] if holders else "")
+        for one in places:
+            if not one.path.exists():  # removed by a cleaner of temporary files; the place is kept
+                write(one.path, plain(one.ticket))
+        return None
+
+    def _try_lock(self, place: Place) -> bool:
+        # a job may end in another thread than the one that took the machine for it
+        lock = filelock.FileLock(self.folder / LOCK_NAME, mode=0o666, thread_local=False)
+        if not _try_lock(lock):
+            return False
+        place.lock = lock
+        place.ticket = replace(place.ticket, running=True, since=time.time())
+        try:
+            write(place.path, plain(place.ticket))
+        except StoreError:
+            self.leave(place)
+            raise
+        return True
+
+    def leave(self, place: Place) -> None:
+        """Give the ticket back, and the machine if the place has it; its use is recorded then."""
+        if place.lock is not None:
+            with contextlib.suppress(StoreError):
+                self._record_use(place.ticket)
+            place.lock.release()
+            place.lock = None
+        with contextlib.suppress(OSError):
+            place.path.unlink()
+
+    def entries(self) -> list[Entry]:
+        """Return the running and the waiting jobs, in order; tickets of ended processes are removed."""
+        now, living = time.time(), self._live_tickets()
+        by_name = {path.name: ticket for path, ticket in living}
+        running = sorted(name for name, one in by_name.items() if one.running)
+        turns = [*self._uses(now)]
+        left: list[float | None] = []
+        for name in running:
+            one = by_name[name]
+            rest_s = None if one.predicted_s is None else max(0.0, one.since + one.predicted_s - now)
+            left.append(rest_s)
+            turns.append(fair_order.Turn(one.user, one.person, one.since, now + (rest_s or 0.0)))
+        left_s = None if None in left else sum(one for one in left if one is not None)
+        waiting = [_waiting(name, one) for name, one in by_name.items() if not one.running]
+        ordered = fair_order.in_order(waiting, turns, now)
+        found = [_entry_from_ticket(name, by_name[name]) for name in running]
+        for number, job in enumerate(ordered):
+            starts_in_s = fair_order.starts_in_s(ordered[:number], left_s)
+            entry = _entry_from_ticket(job.ticket, by_name[job.ticket])
+            found.append(replace(entry, place=len(found), starts_in_s=starts_in_s))
+        return found
+
+    def _live_tickets(self) -> list[tuple[Path, Ticket]]:
         """Tickets of living processes by age; foreign and unreadable files are ignored and kept."""
-        found: list[tuple[Path, _Ticket]] = []
+        found: list[tuple[Path, Ticket]] = []
+        alive: dict[tuple[int, float, int | None], bool] = {}  # many tickets name the same process
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []:
-            ticket = _read(path)
+            ticket = self._ticket(path)
             if ticket is None:
                 continue
-            if is_alive(ticket.pid, ticket.started, uid=ticket.uid):
+            process = ticket.pid, ticket.started, ticket.uid
+            if process not in alive:
+                alive[process] = is_alive(ticket.pid, ticket.started, uid=ticket.uid)
+            if alive[process]:
                 found.append((path, ticket))
             else:
                 with contextlib.suppress(
                     OSError
                 ):  # another user's ticket in a sticky folder: ignored is enough
                     path.unlink()
+        names, known = {path.name for path, _ in found}, self._known
+        self._known = {name: one for name, one in list(known.items()) if name in names}
         return found
+
+    def _ticket(self, path: Path) -> Ticket | None:
+        """The content of a ticket, read again only when the file has changed."""
+        try:
+            facts = path.lstat()
+        except OSError:
+            return None
+        stamps = facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size, facts.st_uid
+        known = self._known.get(path.name)
+        if known is not None and known[0] == stamps:
+            return known[1]
+        ticket = read(path)
+        if ticket is not None:
+            self._known[path.name] = stamps, ticket
+        return ticket
+
+    # --- past use ---------------------------------------------------------------------------------------
+
+    def _record_use(self, ticket: Ticket) -> None:
+        """Add a turn to the file of this user; only the holder of the lock writes."""
+        now = time.time()
+        path = self.folder / f"{USED}{ticket.user or 0}"
+        earlier = [one for one in read_uses(path) or [] if one.ended > now - fair_order.WINDOW_S]
+        turn = fair_order.Turn(ticket.user, ticket.person, min(ticket.since, now), now)
+        kept = [(one.person, one.began, one.ended) for one in [*earlier, turn]]
+        write(path, kept[-MOST_TURNS:])
+
+    def _uses(self, now: float) -> Iterator[fair_order.Turn]:
+        for path in self.folder.glob(f"{USED}*") if self.folder.is_dir() else []:
+            yield from (one for one in read_uses(path) or [] if one.began <= one.ended <= now)
 
     def _prepare(self) -> None:
         """Make the folder, writable for every user; sticky, so that no user removes another's ticket."""
@@ -182,37 +302,10 @@ class MachineQueue:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self.folder.chmod(0o1777)
         except OSError as error:
-            raise _unusable(self.folder, error) from error
+            raise unusable(self.folder, error) from error
 
 
-def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
-    """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
-
-    Args:
-        pid: any number, also an invalid one.
-        started: likewise.
-        uid: the required owner; None: any owner.
-    """
-    if not 0 < pid <= MOST_PID:
-        return False
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started) <= START_TOLERANCE_S
-            and process.status() != psutil.STATUS_ZOMBIE
-            and (uid is None or uid in process.uids()[:2])
-        )
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return uid is None  # it exists; this user may read no more of it
-
-
-def _as_running(ticket: _Ticket) -> _Ticket:
-    return _Ticket(**{**asdict(ticket), "running": True, "since": time.time()})
-
-
-def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
+def _entry_from_ticket(name: str, ticket: Ticket) -> Entry:
     return Entry(
         ticket=name,
         owner=ticket.owner,
@@ -220,6 +313,21 @@ def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
         pid=ticket.pid,
         since=ticket.since,
         running=ticket.running,
+        person=ticket.person,
+    )
+
+
+def _waiting(name: str, ticket: Ticket) -> fair_order.Waiting:
+    """The ticket for the order; no process is older in the queue than itself."""
+    digits = name.partition("-")[0]
+    named = int(digits) / 1e9 if digits.isascii() and digits.isdigit() else time.time()
+    return fair_order.Waiting(
+        ticket=name,
+        arrived=max(named, ticket.started),
+        user=ticket.user,
+        person=ticket.person,
+        predicted_s=ticket.predicted_s,
+        gives_way=ticket.gives_way,
     )
 
 
@@ -229,53 +337,5 @@ def _try_lock(lock: filelock.BaseFileLock) -> bool:
     except filelock.Timeout:
         return False
     except OSError as error:
-        raise _unusable(Path(lock.lock_file), error) from error
+        raise unusable(Path(lock.lock_file), error) from error
     return True
-
-
-def _write(path: Path, ticket: _Ticket) -> None:
-    """Write atomically, so that a reader never finds an incomplete ticket."""
-    draft = path.with_suffix(f".{secrets.token_hex(8)}")
-    try:
-        with draft.open("x") as file:  # never into an existing file or along a link
-            file.write(json.dumps({name: value for name, value in asdict(ticket).items() if name != "uid"}))
-        draft.chmod(0o644)
-        draft.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise _unusable(path.parent, error) from error
-
-
-def _read(path: Path) -> _Ticket | None:
-    try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS)) as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode):
-                return None
-            data = json.loads(file.read(MAX_TICKET_BYTES))
-        since = float(data["since"])
-        return _Ticket(
-            pid=int(data["pid"]),
-            started=float(data["started"]),
-            owner=_escaped(data["owner"]),
-            what=_escaped(data["what"]),
-            since=since if math.isfinite(since) and 0 <= since <= time.time() else time.time(),
-            running=data["running"] is True,
-            uid=facts.st_uid if hasattr(os, "getuid") else None,
-        )
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        return None
-
-
-def _escaped(text: object) -> str:
-    """Return a ticket's text with control characters escaped, because they could steer a terminal."""
-    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
-    return "".join(signs)[:MOST_TEXT]
-
-
-def _unusable(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"The machine's queue needs `{path}`, but it cannot be used: {error.strerror or error}.",
-        hint="Set ORTUNE_QUEUE to a folder that every user of this machine may write.",
-    )

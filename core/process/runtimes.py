@@ -18,7 +18,7 @@ from typing import cast
 import msgspec
 
 from core.wire.errors import SpecError, StoreError, nearest
-from core.wire.files import ROOT, home
+from core.wire.files import ROOT, home, made_private
 from core.wire.runtime import OWN, Runtime, RuntimeRecord, command_to_add, python_of, runtime
 
 RECORD_NAME = "runtime.json"
@@ -210,7 +210,7 @@ def code_path() -> str:
         return str(ROOT)
     links = folder() / ".code"  # an installed ORTune has its own numpy and onnxruntime beside it
     try:
-        links.mkdir(parents=True, exist_ok=True)
+        made_private(links)
         if not (links / "core").is_symlink():
             (links / "core").symlink_to(ROOT / "core")
     except FileExistsError:

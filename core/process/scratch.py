@@ -8,6 +8,7 @@ file system has no locks (some network disks), such folders stay.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -17,6 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from core.wire.files import made_private
 
 if sys.platform != "win32":
     import fcntl
@@ -39,7 +42,7 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
         OSError: it cannot be made.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
-    parent.mkdir(parents=True, exist_ok=True)
+    made_private(parent)
     path, held = _create_locked(parent, prefix)
     try:
         yield path
@@ -47,6 +50,21 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
         if held != _NO_LOCK:
             os.close(held)
+
+
+def moved(path: Path, target: Path) -> None:
+    """Move a file, also to another disk; links are not followed.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    try:
+        path.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copyfile(path, target, follow_symlinks=False)
+        path.unlink()
 
 
 def remove_abandoned(parent: Path | None = None, prefix: str = PREFIX) -> int:
@@ -65,7 +83,7 @@ def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
     """A new folder and the descriptor of its lock; tries again where a cleaner was quicker than the lock."""
     while True:
         path = parent / f"{prefix}{secrets.token_hex(8)}"
-        path.mkdir(mode=0o700 if prefix == PREFIX else 0o777)
+        path.mkdir(mode=0o700)
         if sys.platform == "win32":
             return path, _NO_LOCK
         try:

@@ -26,6 +26,7 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import HOME_HINT, StoreError, TunerError, WorkerError
+from core.wire.files import made_private
 from core.wire.graph import Graphs, graphs_from_json
 from core.wire.runtime import OWN, runtime
 
@@ -149,7 +150,7 @@ def _draw(
     saved: wire.SavedGraph | None = None,
 ) -> wire.GraphReply:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        made_private(path.parent)
     except OSError as error:
         raise StoreError(
             f"The graph cannot be stored in `{path.parent}`: {error.strerror or error}.",

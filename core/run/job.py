@@ -5,6 +5,7 @@ No thread, no store. `job_types` has the job types.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 import time
@@ -17,6 +18,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
 from core.process.contestant_workers import SharedForkServer
 from core.process.job_worker import Progress, Run
+from core.process.machine_queue import Place
 from core.run.preparation import Resolved
 from core.spec import TrialSpec
 from core.store import Store, StudyRecord
@@ -44,6 +46,8 @@ class Service:
     on_resolved: Callable[[str, Resolved], None]  # called with a trial's id and its model
     perform: Callable[[Job], Ending]  # runs another job within this one's turn, with its own rows
     give_way: Callable[[], float]  # lets waiting jobs run first; returns the seconds that took
+    # called where a long job can pause: as `give_way`, once its turn is too long and others wait
+    pause: Callable[[], float] = lambda: 0.0
     fork_server: SharedForkServer | None = None  # fork server of all comparisons within one turn
 
 
@@ -83,6 +87,7 @@ class Job:
     model_name: str | None = None  # name of the comparison's model; None: its first model
     follow: str = ""  # id of the trial that represents it; empty: none
     wait_quiet_s: float | None = None  # longest wait for an idle machine; None: no wait
+    predicted_s: float | None = None  # duration; None: the scheduler predicts it, where it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,7 @@ class Status:
     eta_s: float | None = None  # seconds until the present stage ends; None: unknown
     place: int = 0  # jobs ahead of it on this machine; 0: it runs, or is next
     holder: str = ""  # who has the machine, as text
+    starts_in_s: float | None = None  # while it waits: predicted, if no other job arrives; None: unknown
     result: dict[str, Any] | None = None  # of a job; a trial's and a comparison's are in the store
     error: ErrorRecord | None = None  # why it failed
     comparison: str = ""  # its own id, or that of the comparison it is part of
@@ -115,6 +121,7 @@ class Queued:
     """The scheduler's record of a job in the queue; read and written under the scheduler's lock."""
 
     job: Job
+    store: Store  # of the person who started it
     trials: dict[str, Trial] = field(default_factory=dict)  # as stored, without results
     comparison: Comparison | None = None
     notes: list[str] = field(default_factory=list)  # for its results
@@ -124,20 +131,27 @@ class Queued:
     stage_began: float = 0.0  # monotonic
     started_at: float | None = None
     finished_at: float | None = None
-    place: int = 0
-    holder: str = ""
+    begun: bool = False  # it has a thread of its own
+    person: str = ""  # who started it, for the machine's queue; empty: the owner of this process
+    place: Place | None = None  # in the machine's queue
+    turn: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # what it holds in its turn
+    turn_began: float = 0.0  # monotonic
     result: dict[str, Any] | None = None
     error: ErrorRecord | None = None
     live: dict[str, Any] | None = None
+    who: str = ""  # the person who submitted it
     outer: Queued | None = None  # the job within whose turn it runs
 
-    def status(self, asked: str, *, place: int, holder: str) -> Status:
+    def status(
+        self, asked: str, *, place: int = 0, holder: str = "", starts_in_s: float | None = None
+    ) -> Status:
         """Return the status of the job, or of a trial of it; a trial has its own end once the job has ended.
 
         Args:
             asked: id of the job or of a trial of it.
             place: jobs ahead of it on this machine.
             holder: who has the machine, as text.
+            starts_in_s: predicted seconds until it starts; None: unknown.
         """
         now = time.time()
         started, progress, running = self.started_at, self.progress, self.state == "RUNNING"
@@ -157,6 +171,7 @@ class Queued:
             eta_s=_eta_s(progress, time.monotonic() - self.stage_began) if running else None,
             place=place,
             holder=holder,
+            starts_in_s=starts_in_s,
             result=self.result,
             error=own.error,
             comparison="" if self.comparison is None else self.comparison.id,

@@ -41,8 +41,7 @@ class JobLog:
     def begin(self, entry: Queued) -> None:
         """Record that the job runs now."""
         with self._lock:
-            entry.state, entry.place, entry.holder = "RUNNING", 0, ""
-            entry.started_at = time.time()
+            entry.state, entry.started_at = "RUNNING", time.time()
         self.set_progress(entry, Progress(stage="start", done=0, total=0))
         began: dict[str, Any] = {"state": "RUNNING", "started_at": entry.started_at}
         for trial_id in entry.trials:
@@ -51,8 +50,6 @@ class JobLog:
 
     def record_turn(self, entry: Queued, progress: Progress) -> None:
         """Record that no job is ahead of this one; its work has not begun."""
-        with self._lock:
-            entry.place, entry.holder = 0, ""
         self.set_progress(entry, progress)
 
     def set_progress(self, entry: Queued, progress: Progress) -> None:

@@ -240,6 +240,7 @@ class _Live:
             except TunerError as error:
                 self._publish(wish, state="failed", error=record_from_error(error))
             last = time.monotonic()
+            self.service.pause()
         return shown
 
     # --- an estimate ----------------------------------------------------------------------------------------

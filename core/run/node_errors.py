@@ -29,7 +29,7 @@ from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.steps import Step, check_libraries
 from core.store import ModelRecord, Store
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
-from core.wire.files import written_whole
+from core.wire.files import made_private, written_whole
 from core.wire.profile_passes import Passes, passes_from_dict
 
 VERSION = 1  # of the stored answer
@@ -194,7 +194,7 @@ def _folder(store: Store, record: ModelRecord) -> Path:
     """
     folder = _answer_folder(store, record)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         for name in ("errors.json", "passes.json"):
             (folder / name).unlink(missing_ok=True)
     except OSError as error:

@@ -36,6 +36,7 @@ from core.store.library import inspect_cached, resolve_model
 from core.wire import limits
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
+from core.wire.files import made_private, written_whole
 from core.wire.runtime import OWN
 
 COPY_TIMEOUT_S = 1800.0  # for an fp16 copy of a model of several gigabytes
@@ -230,7 +231,7 @@ def _fp16_copy(
     if path.is_file() and (kept := _kept_notes(facts)) is not None:
         return path, kept
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         plan: wire.TransformPlan = {
             "path": record.path,
             "output": str(path),
@@ -241,7 +242,8 @@ def _fp16_copy(
             "calibration": None,
         }
         reply = run(wire.TRANSFORM, plan, timeout_s=COPY_TIMEOUT_S)
-        facts.write_text(json.dumps({"notes": reply["notes"]}))
+        with written_whole(facts) as part:
+            part.write_text(json.dumps({"notes": reply["notes"]}))
     except OSError as error:
         raise StoreError(
             f"The fp16 copy cannot be stored in `{folder}`: {error.strerror or error}.",

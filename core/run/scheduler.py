@@ -1,9 +1,11 @@
 """The queue: one measurement at a time on this machine, across sessions, tabs and the command line.
 
-`submit` writes WAITING rows and returns at once. One thread takes the jobs in order, waits for the machine's
-turn and runs them. A comparison is one job, with any number of trials. Every trial's row ends as COMPLETE,
-FAIL or CANCELLED, and the thread continues. Pages and commands poll `status`; there are no callbacks. `job`
-defines a job, `job_types` its types, and `job_log` records them.
+`submit` writes WAITING rows, takes a ticket of the machine's queue and returns at once. One thread waits
+until it is the turn of one of its jobs, and starts the thread of that job. A job whose turn is too long, or
+that wants to, gives the machine to those who wait, and continues in a later turn. A comparison is one job,
+with any number of trials. Every trial's row ends as COMPLETE, FAIL or CANCELLED, and the queue continues.
+Pages and commands poll `status`; there are no callbacks. `job` defines a job, `job_types` its types, and
+`job_log` records them.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,20 +26,35 @@ from core.evidence.measurement import Trial
 from core.process import runtimes
 from core.process.contestant_workers import SharedForkServer
 from core.process.job_worker import Progress, Run, run_job
-from core.process.machine_queue import MachineQueue
+from core.process.machine_queue import (
+    FIRST_POLLS_S,
+    LATER_POLLS_AFTER_S,
+    LATER_POLLS_S,
+    Entry,
+    MachineQueue,
+)
+from core.run.durations import Durations
 from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
 from core.run.job_log import JobLog, clean_up, this_process
 from core.spec import TrialSpec
-from core.store import Store
+from core.store import Actor, Store, audit
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
-from core.wire.errors import Cancelled, TunerError, WorkerError, unexpected_words
+from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, unexpected_words
 from core.wire.runtime import OWN
 
 KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
+MOST_TURN_S = 900.0  # a job that can pause does so, if another person waits after that time
+STANDING_S = 0.2  # how long the order of the queue is taken as unchanged
 CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
 
+# What the audit log calls the jobs of a kind that do not measure; None: it does not name them.
+_RECORDED: dict[str, audit.Action | None] = {
+    **dict.fromkeys(("transform", "export", "runtime"), "create"),
+    "bundle": "export",
+    **dict.fromkeys(("graph", "inspect"), None),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +70,7 @@ class Scheduler:
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
+        check_start: Callable[[Actor], None] = lambda actor: None,
     ) -> None:
         """Start the thread, and clean up rows that ended processes left in the store.
 
@@ -65,9 +83,11 @@ class Scheduler:
                 applies where it is longer.
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
                 baseline, a continued comparison) were admitted when they were stored.
+            check_start: raises a `TunerError` if a person may use the machine no more; asked when a job is
+                submitted, and again when it is its turn.
         """
         self.store = store
-        self._admit = admit
+        self._admit, self._check_start = admit, check_start
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
@@ -78,62 +98,96 @@ class Scheduler:
         self._job_log = JobLog(store, self._changed)
         self._jobs: dict[str, Queued] = {}
         self._job_of: dict[str, str] = {}  # trial -> its job
-        self._waiting: deque[Queued] = deque()
+        self._waiting: list[Queued] = []  # jobs that have not begun
+        self._paused: list[Queued] = []  # jobs that gave the machine away and wait for it
+        self._entries: tuple[float, list[Entry]] = 0.0, []  # the machine's queue, and when it was read
+        self._durations = Durations(store)
         self._current: Queued | None = None
         self._closing = False
         self._environments: dict[str, wire.Environment] = {}  # by runtime
         self._describing = threading.Lock()
         clean_up(store)
+        self._working: set[threading.Thread] = set()  # of the jobs that have begun
         self._thread = threading.Thread(target=self._loop, name="ortune-scheduler", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
-    def submit(self, job: Job) -> str:
+    def submit(self, job: Job, *, actor: Actor | None = None) -> str:
         """Queue a job and return at once the id for `status`: its trial's, else its own.
 
         Args:
             job: see `job_types`; its rows are stored before this returns. The result of a job without rows
                 is in `status`.
+            actor: who starts it: its rows and its machine time are this person's, and it reads what this
+                person may read. None: the person of the store.
 
         Raises:
             StoreError: its rows cannot be stored, so it is not queued.
             TunerError: a spec that may not be submitted here.
         """
         self._refuse_when_closed()
-        entry = self._store_and_register(job, threading.Event())
+        store = self.store
+        if actor is not None:
+            self._check_start(actor)
+            store = store.for_person(actor.person, sees_all=actor.sees_all)
+        entry = self._store_and_register(job, threading.Event(), store)
+        entry.person = "" if actor is None else actor.person
+        with contextlib.suppress(StoreError):  # the job fails with it when it is to run
+            self._enter(entry)
         with self._changed:
+            if self._closing:
+                self._leave(entry)
             self._refuse_when_closed()
             self._waiting.append(entry)
+            self._entries = 0.0, []
             self._changed.notify_all()
+        if (action := _RECORDED.get(job.kind, "measure")) is not None:
+            ids = [one.id for one in job.trials] or [job.id]
+            audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
 
-    def _store_and_register(self, job: Job, cancel: threading.Event) -> Queued:
+    def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
+        predicted_s = None if gives_way else self._durations.predicted_s(entry.job, self._fingerprint)
+        entry.place = self.queue.enter(
+            self.owner, entry.job.what, person=entry.person, predicted_s=predicted_s, gives_way=gives_way
+        )
+
+    @property
+    def _fingerprint(self) -> str:
+        """Of this machine; empty: not known yet."""
+        known = self._environments.get(OWN)
+        return "" if known is None else known["fingerprint"]
+
+    def _store_and_register(self, job: Job, cancel: threading.Event, store: Store) -> Queued:
         """Store the rows of a job, and register it for `status`."""
-        refuse_measuring(self.store.folder)
+        refuse_measuring(store.folder)
         for spec in job.specs:
             self._admit(spec)
-        trials = [self._with_owner(one) for one in job.trials]
+        trials = [self._with_owner(one, store) for one in job.trials]
         comparison = job.comparison
         if comparison is not None:
             comparison = replace(
                 comparison, owner=self.owner, model_name=job.model_name or trials[0].model_name
             )
-            self.store.create_comparison(comparison, trials, process=self._process)
+            store.create_comparison(comparison, trials, process=self._process)
         else:
             for one in trials:
-                self.store.create_trial(one, process=self._process)
+                store.create_trial(one, process=self._process)
         if job.study is not None:
-            self.store.put_study(replace(job.study, owner=self.owner), process=self._process)
-        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel)
+            store.put_study(replace(job.study, owner=self.owner), process=self._process)
+        stored = {one.id: one for one in trials}
+        entry = Queued(
+            job=job, store=store, trials=stored, comparison=comparison, cancel=cancel, who=audit.person()
+        )
         with self._changed:
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)
         return entry
 
-    def _with_owner(self, trial: Trial) -> Trial:
+    def _with_owner(self, trial: Trial, store: Store) -> Trial:
         """The trial with its owner, and its model's name in the library."""
         sha256 = trial.spec["model"].get("sha256")
-        known = self.store.model(sha256) if sha256 else None
+        known = store.model(sha256) if sha256 else None
         return replace(trial, owner=self.owner, model_name=trial.model_name if known is None else known.name)
 
     def cancel(self, job_id: str) -> None:
@@ -145,12 +199,17 @@ class Scheduler:
             entry = self._job(job_id)
             if entry is None or entry.state in FINISHED:
                 return
+            again = entry.cancel.is_set()
             entry.cancel.set()
             queued = entry in self._waiting
             if queued:
                 self._waiting.remove(entry)
+            self._entries = 0.0, []
+            self._changed.notify_all()
+        if not again:
+            audit.record("change", f"cancelled: {entry.job.what}", folder=self.store.folder, ids=[job_id])
         if queued:
-            self._job_log.finish(entry, self._failed(entry, _cancelled()))
+            self._abandon(entry, _cancelled())
 
     def status(self, job_id: str) -> Status | None:
         """Return the status of a trial, comparison or job; None when it is unknown here or forgotten."""
@@ -158,27 +217,38 @@ class Scheduler:
             entry = self._job(job_id)
             return None if entry is None else self._status(entry, job_id)
 
+    def person_of(self, job_id: str) -> str | None:
+        """Return who started a job, empty for the owner of this process; None: it is unknown here."""
+        with self._changed:
+            entry = self._job(job_id)
+            return None if entry is None else entry.person
+
     def active(self) -> list[Status]:
         """Return the jobs that run or wait here, in order."""
         with self._changed:
-            entries = [*([self._current] if self._current else []), *self._waiting]
-            return [self._status(entry, entry.job.id) for entry in entries]
+            found = [self._status(entry, entry.job.id) for entry in self._unfinished()]
+        return sorted(found, key=lambda one: one.place)
+
+    def _unfinished(self) -> list[Queued]:
+        return [*([self._current] if self._current else []), *self._paused, *self._waiting]
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no job runs or waits here, at most `timeout` seconds; False: it timed out."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._current and not self._waiting, timeout)
+            return self._changed.wait_for(lambda: not self._unfinished(), timeout)
 
     def close(self) -> None:
         """Cancel all jobs and end the thread; no process is left when this returns."""
         atexit.unregister(self.close)
         with self._changed:
             self._closing = True
-            for entry in [*([self._current] if self._current else []), *self._waiting]:
+            for entry in self._unfinished():
                 entry.cancel.set()
             self._changed.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(CLOSE_S)
+        if threading.current_thread() not in (self._thread, *self._working):
+            until = time.monotonic() + CLOSE_S
+            for one in (self._thread, *self._working):
+                one.join(max(0.0, until - time.monotonic()))
 
     def environment(self, refresh: bool = False, runtime: str = OWN) -> wire.Environment:
         """Describe this machine and the libraries of a runtime; a worker reads it once.
@@ -201,37 +271,128 @@ class Scheduler:
     def _loop(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                if not self._waiting:
-                    return
-                entry = self._current = self._waiting.popleft()
+                self._changed.wait_for(lambda: self._waiting or self._paused or self._closing)
+                if self._closing:
+                    waiting, self._waiting = self._waiting, []
+                    break
+            if (entry := self._next()) is None:
+                continue
+            with self._changed:  # it starts, or finds that it is no longer paused
+                self._changed.notify_all()
+                if not entry.begun:
+                    entry.begun = True
+                    thread = threading.Thread(
+                        target=self._perform, args=(entry,), name="ortune-job", daemon=True
+                    )
+                    self._working.add(thread)
+                    thread.start()
+                self._changed.wait_for(lambda entry=entry: self._current is not entry)  # type: ignore[misc]
+        for entry in waiting:
+            self._abandon(entry, _cancelled())
+
+    def _next(self) -> Queued | None:
+        """Wait until the machine is free for one of the jobs here, and take it; None: none waits any more."""
+        began = time.monotonic()
+        while True:
+            with self._changed:
+                candidates = [*self._paused, *self._waiting]
+                if self._closing or not candidates:
+                    return None
+            taken = self._take(candidates)
+            with self._changed:
+                if taken is None:
+                    late = time.monotonic() - began > LATER_POLLS_AFTER_S
+                    self._changed.wait(LATER_POLLS_S if late else FIRST_POLLS_S)
+                    continue
+                line = self._paused if taken in self._paused else self._waiting
+                if taken in line:
+                    line.remove(taken)
+                    self._current = taken
+                    return taken
+            self._leave(taken)  # cancelled meanwhile
+
+    def _take(self, candidates: list[Queued]) -> Queued | None:
+        """Take the machine for the job whose turn it is; None: it is not free."""
+        for entry in candidates:
             try:
-                self._perform(entry)
-            finally:
-                with self._changed:
-                    self._current = None
-                    self._drop_finished()
-                    self._changed.notify_all()
+                if entry.place is None:
+                    self._enter(entry)
+            except StoreError as error:
+                self._drop(entry, error)
+                return None
+        places = {entry.place: entry for entry in candidates if entry.place is not None}
+        try:
+            taken = self.queue.take(list(places))
+        except StoreError as error:
+            self._drop(candidates[0], error)
+            return None
+        return None if taken is None else places[taken]
+
+    def _drop(self, entry: Queued, error: StoreError) -> None:
+        """Fail a job that cannot be queued; one that is paused finds its cancellation."""
+        with self._changed:
+            if entry in self._paused:
+                entry.cancel.set()
+            if entry not in self._waiting:
+                return
+            self._waiting.remove(entry)
+        self._abandon(entry, error)
+
+    def _abandon(self, entry: Queued, error: TunerError) -> None:
+        """Record the end of a job that never had the machine."""
+        self._leave(entry)
+        self._job_log.finish(entry, self._failed(entry, error))
 
     def _perform(self, entry: Queued) -> None:
-        """Run one job and record its end."""
-        with contextlib.ExitStack() as turn:
-            ending = self._run_work(entry, turn, partial(self._take_turn, entry, turn))
-        self._job_log.finish(entry, ending)
+        """Run one job and record its end; the thread of the job."""
+        try:
+            with audit.acting(entry.who), entry.turn:
+                ending = self._run_work(entry, partial(self._begin_turn, entry))
+            self._job_log.finish(entry, ending)
+        finally:
+            with self._changed:
+                if self._current is entry:
+                    self._current = None
+                self._drop_finished()
+                self._working.discard(threading.current_thread())
+                self._changed.notify_all()
 
-    def _take_turn(self, entry: Queued, turn: contextlib.ExitStack) -> None:
-        on_wait = partial(self._on_wait, entry)
-        turn.enter_context(self.queue.turn(self.owner, entry.job.what, entry.cancel, on_wait))
-        turn.enter_context(self._fork_server)
+    def _begin_turn(self, entry: Queued) -> None:
+        """Hold the machine for the first turn of a job, whose person may have used it up by now."""
+        self._hold(entry)
+        if entry.person:
+            self._check_start(entry.store.actor)
 
-    def _run_work(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
+    def _hold(self, entry: Queued) -> None:
+        """Let the turn of a job hold the machine, which was taken for it, and a fork server."""
+        entry.turn.callback(self._leave, entry)
+        entry.turn_began = time.monotonic()
+        if entry.cancel.is_set():
+            raise _cancelled()
+        entry.turn.enter_context(self._fork_server)
+
+    def _leave(self, entry: Queued) -> None:
+        """Give up the place of a job in the queue, and record the time that it had the machine."""
+        place, entry.place = entry.place, None
+        with self._changed:
+            self._entries = 0.0, []
+        if place is None:
+            return
+        has_run, began = place.ticket.running, place.ticket.since
+        self.queue.leave(place)
+        if has_run:
+            seconds = max(0.0, time.time() - began)
+            with contextlib.suppress(StoreError):
+                self.store.add_machine_time(entry.store.actor.person, began=began, seconds=seconds)
+
+    def _run_work(self, entry: Queued, take_turn: Callable[[], None]) -> Ending:
         """Run the work of a job, and record how it ended."""
         job = entry.job
         try:
             take_turn()
             self._wait_quiet(entry)
             self._job_log.begin(entry)
-            return self._job_log.end(entry, job.work(self._service(entry, turn)))
+            return self._job_log.end(entry, job.work(self._service(entry)))
         except TunerError as error:
             return self._failed(entry, error)
         except Exception as error:  # a bug must fail one job, not the queue
@@ -246,40 +407,52 @@ class Scheduler:
         ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
         return self._job_log.end(entry, Outcome(whole=ending))
 
-    def _run_nested(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
+    def _run_nested(self, outer: Queued, job: Job) -> Ending:
         """Run a job within the turn of another, which shares its cancellation and shows its progress."""
-        entry = self._store_and_register(job, outer.cancel)
+        entry = self._store_and_register(job, outer.cancel, outer.store)
         entry.outer = outer
-        ending = self._run_work(entry, turn, lambda: None)
+        ending = self._run_work(entry, lambda: None)
         self._job_log.finish(entry, ending)
         return ending
 
-    def _give_way(self, outer: Queued, turn: contextlib.ExitStack) -> float:
-        """Let all jobs run that wait now, here and in other processes, then take the machine back."""
-        with self._changed:
-            ours = list(self._waiting)
-            self._waiting.clear()
-        others = [one for one in self.queue.entries() if not one.running]
-        if not ours and not others:
+    def _pause(self, entry: Queued) -> float:
+        """Give way if the turn is too long, and another person or process waits."""
+        entry = _outermost(entry)
+        if time.monotonic() - entry.turn_began < MOST_TURN_S:
+            return 0.0
+        own = os.getpid(), entry.person
+        if all((one.pid, one.person) == own for one in self.queue.entries() if not one.running):
+            return 0.0
+        return self._give_way(entry)
+
+    def _give_way(self, entry: Queued) -> float:
+        """Let all jobs run that wait now, here and in other processes, then take the machine back.
+
+        Raises:
+            Cancelled: the job was cancelled meanwhile.
+            StoreError: the queue cannot be used any more.
+        """
+        entry = _outermost(entry)
+        if all(one.running for one in self.queue.entries()):
             return 0.0
         began = time.monotonic()
-        turn.close()
-        self._job_log.set_progress(outer, Progress(stage="waits for other jobs", done=0, total=0))
-        for entry in ours:
-            with self._changed:
-                self._current = entry
-            try:
-                self._perform(entry)
-            finally:
-                with self._changed:
-                    self._current = outer
-        self._take_turn(outer, turn)
-        self._job_log.record_turn(outer, Progress(stage="start", done=0, total=0))
-        return time.monotonic() - began
-
-    def _on_wait(self, entry: Queued, place: int, holder: str) -> None:
+        entry.turn.close()
+        self._job_log.set_progress(entry, Progress(stage="waits for other jobs", done=0, total=0))
+        self._enter(entry, gives_way=True)
         with self._changed:
-            entry.place, entry.holder = place, holder
+            self._paused.append(entry)
+            self._current = None
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: entry not in self._paused or entry.cancel.is_set())
+            is_back = entry not in self._paused
+            if not is_back:
+                self._paused.remove(entry)
+        if not is_back:
+            self._leave(entry)
+            raise _cancelled()
+        self._hold(entry)
+        self._job_log.record_turn(entry, Progress(stage="start", done=0, total=0))
+        return time.monotonic() - began
 
     def _wait_quiet(self, entry: Queued) -> None:
         """Wait for an idle machine before the job begins, so that its duration excludes the wait."""
@@ -303,7 +476,7 @@ class Scheduler:
                 self._environments[pinned] = run(wire.ENVIRONMENT, {}, **other)
             return self._environments[pinned]
 
-    def _service(self, entry: Queued, turn: contextlib.ExitStack) -> Service:
+    def _service(self, entry: Queued) -> Service:
         def on_progress(progress: Progress) -> None:
             self._job_log.set_progress(entry, progress)
             if entry.outer is not None:
@@ -318,15 +491,16 @@ class Scheduler:
                 entry.live = live
 
         return Service(
-            store=self.store,
+            store=entry.store,
             run=run,
             environment=partial(self._describe, run),
             cancel=entry.cancel,
             on_progress=on_progress,
             on_live=on_live,
             on_resolved=partial(self._job_log.resolved, entry),
-            perform=partial(self._run_nested, entry, turn),
-            give_way=partial(self._give_way, entry, turn),
+            perform=partial(self._run_nested, entry),
+            give_way=partial(self._give_way, entry),
+            pause=partial(self._pause, entry),
             fork_server=self._fork_server,
         )
 
@@ -338,21 +512,30 @@ class Scheduler:
                 del self._job_of[trial_id]
 
     def _status(self, entry: Queued, asked: str) -> Status:
-        return entry.status(asked, place=self._place(entry), holder=self._holder(entry))
+        """The status with the place in the machine's queue; called under the lock."""
+        if entry.state != "WAITING" or entry.place is None:
+            return entry.status(asked)
+        names = [one.ticket for one in self._order()]
+        if entry.place.name not in names:  # a cleaner of temporary files removed the ticket
+            return entry.status(asked)
+        place = names.index(entry.place.name)
+        holder = next((one.text for one in self._order()[:place] if one.running), "")
+        return entry.status(
+            asked, place=place, holder=holder, starts_in_s=self._order()[place].starts_in_s if place else None
+        )
 
-    def _place(self, entry: Queued) -> int:
-        """Number of jobs ahead: in this scheduler, and those that its first job waits for."""
-        if entry.state != "WAITING" or entry is self._current:
-            return entry.place
-        own = self._waiting.index(entry) if entry in self._waiting else 0
-        ahead = 0 if self._current is None else 1 + self._current.place
-        return own + ahead
+    def _order(self) -> list[Entry]:
+        """The machine's queue, read anew after a moment or a change here; called under the lock."""
+        read_at, found = self._entries
+        if time.monotonic() - read_at > STANDING_S:
+            found = self.queue.entries()
+            self._entries = time.monotonic(), found
+        return found
 
-    def _holder(self, entry: Queued) -> str:
-        current = self._current
-        if entry.state != "WAITING" or current is None or entry is current:
-            return entry.holder
-        return current.holder or f"{self.owner}: {current.job.what}"
+
+def _outermost(entry: Queued) -> Queued:
+    """The job that has the turn."""
+    return entry if entry.outer is None else _outermost(entry.outer)
 
 
 def _cancelled() -> Cancelled:

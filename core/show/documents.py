@@ -43,7 +43,7 @@ from core.show.sheets import sweeps
 from core.show.sheets.variants import Verdicts
 from core.show.verdict import continuable_comparison
 from core.spec.space import Axis
-from core.store import Accuracy, ModelRecord, Store, StudyRecord, Tags
+from core.store import Accuracy, ModelRecord, Store, StudyRecord, Tags, Visibility
 from core.store.imported import Imported
 from core.wire.errors import ErrorRecord
 from core.wire.graph import Graphs, Level
@@ -106,11 +106,17 @@ def _point(store: Store, point: Point, row: Measured, known: Known, ranking: Swe
     }
 
 
-def history(store: Store, trials: Sequence[Trial], tags: Mapping[str, Tags]) -> dict[str, Any]:
+def history(
+    store: Store,
+    trials: Sequence[Trial],
+    tags: Mapping[str, Tags],
+    visibility: Mapping[str, Visibility],
+) -> dict[str, Any]:
     """Return listed trials with their tags."""
     return {
         "trials": [trial.to_dict() for trial in trials],
         "marks": {name: own.to_dict() for name, own in tags.items()},
+        "visibility": {name: one.to_dict() for name, one in visibility.items()},
         "rescued": [str(path) for path in store.rescued()],
     }
 

@@ -51,7 +51,8 @@ from core.run.digest_chain import DigestChain
 from core.run.runtimes.checking import RuntimeCheck
 from core.run.signing import SignatureCheck
 from core.run.sizes import Source
-from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags
+from core.store import Accuracy, CheckResult, Deletion, PruneResult, Tags, Visibility
+from core.store.audit import AuditCheck
 from core.wire.errors import ErrorRecord
 from core.wire.output_check import Judged
 from core.wire.runtime import RuntimeRecord
@@ -223,6 +224,12 @@ class TagDocument(TypedDict):
     marks: dict[str, Tags]  # ID of the trial -> its tags
 
 
+class SharingDocument(TypedDict):
+    """Who made results, and who sees them now."""
+
+    visibility: dict[str, Visibility]  # ID of a trial, comparison, search, accuracy or model -> this
+
+
 @_with_keys_of(Deletion)
 class TrialsDeletedDocument(TypedDict):
     """The deleted trials; with `--dry-run`, the trials that would be deleted."""
@@ -235,6 +242,7 @@ class HistoryDocument(TypedDict):
 
     trials: list[TrialDocument]
     marks: dict[str, Tags]  # ID of the trial -> its tags, if any
+    visibility: dict[str, Visibility]  # ID of the trial -> who started it and who sees it, if known
     rescued: list[str]  # files with results that were not stored because the disk was full
 
 
@@ -699,6 +707,24 @@ class DeletedDocument(TypedDict):
     content_sha256: str
 
 
+class AuditLine(TypedDict):
+    """One line of the audit log."""
+
+    n: int  # number of the line, from 1
+    time: str  # UTC, ISO 8601
+    who: str  # person, or "local"
+    action: str  # see `audit --action`
+    what: str
+    more: dict[str, Any]  # further facts: IDs, the file, the address, the hash of the line before
+
+
+@_with_keys_of(AuditCheck)
+class AuditDocument(TypedDict):
+    """The audit log: what its check found, and the newest lines that match."""
+
+    entries: list[AuditLine]
+
+
 class RuntimeAddedDocument(TypedDict):
     """A runtime that was added."""
 
@@ -1029,6 +1055,8 @@ DOCUMENTS: Mapping[str, Any] = {
     "history": HistoryDocument,
     "history --prune": PruneDocument,
     "tag": TagDocument,
+    "share": SharingDocument,
+    "unshare": SharingDocument,
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": ComparisonDocument,
@@ -1057,6 +1085,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "fleet runs": FleetRunsDocument,
     "fleet export": FleetExportDocument,
     "fleet report": ReportDocument,
+    "audit": AuditDocument,
     "backup": BackupDocument,
     "restore": RestoreDocument,
     "failure": FailureDocument,

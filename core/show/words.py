@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from core.run.sizes import Size, Source
+from core.show.format import duration
 from core.wire.errors import INTERRUPTED
 
 
@@ -64,3 +65,13 @@ def state_words(one: HasEnding) -> str:
     if one.state == "FAIL" and one.error is not None and one.error["message"].endswith(INTERRUPTED):
         return "interrupted"
     return STATE_WORDS.get(one.state, one.state.lower())
+
+
+def start_words(starts_in_s: float | None) -> str:
+    """Return when a queued job starts: "starts in about 3 min, predicted from earlier runs"."""
+    if starts_in_s is None:
+        return "start unknown: a job ahead of it has no prediction"
+    if starts_in_s < 10:
+        return "starts in a few seconds, predicted from earlier runs"
+    coarse_s = 10 * round(starts_in_s / 10) if starts_in_s < 60 else 60 * round(starts_in_s / 60)
+    return f"starts in about {duration(float(coarse_s))}, predicted from earlier runs"

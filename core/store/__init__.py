@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from core.store.backups import BackupFolder
 from core.store.database import STORE_NAME, home
 from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
-from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
+from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord, Visibility
 from core.store.restoring import lost_by_restore, restore
 from core.store.rows import PRUNED, RAW_FIELDS
+from core.store.sharing import Actor
 from core.store.statements import MIN_PREFIX
 from core.store.store import Stamps, Store
 from core.store.tags import Change, Tags
@@ -21,6 +23,8 @@ __all__ = [
     "RAW_FIELDS",
     "STORE_NAME",
     "Accuracy",
+    "Actor",
+    "BackupFolder",
     "Change",
     "CheckResult",
     "Deletion",
@@ -32,6 +36,7 @@ __all__ = [
     "Store",
     "StudyRecord",
     "Tags",
+    "Visibility",
     "home",
     "lost_by_restore",
     "restore",

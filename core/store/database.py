@@ -10,7 +10,9 @@ this package imports `sqlite3`.
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -19,10 +21,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
+
 from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
 from core.wire.errors import StoreError
 from core.wire.files import home as home
+from core.wire.files import is_private, made_private, private_opener
 
 Connection = sqlite3.Connection  # for annotations in this package
 
@@ -32,6 +37,9 @@ APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # how long a writer waits for the write of another process
 CHECK_BYTES = 64 << 20  # larger files are not checked at every start
+_DRAFT = re.compile(
+    r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,9})\.part(-journal|-wal|-shm)?"
+)  # of a copy, see `copy_of`
 
 # Sort expressions of lists, also used by indexes: never edit one, see `MIGRATIONS`. In descending order, rows
 # without a number come last; a rejected contrast has no speed-up.
@@ -41,6 +49,11 @@ BY_GAIN = (
     " OR json_extract(result, '$.contrasts[0].holds') IS 0, NULL,"
     " json_extract(result, '$.contrasts[0].ratio')), NULL)"
 )
+
+KEYS = {  # tables whose rows a person made, and their keys; never edit, see `MIGRATIONS`
+    **dict.fromkeys(("trials", "comparisons", "studies", "accuracies"), "id"),
+    "models": "content_sha256",
+}
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # each entry migrates from the format of its index to the next; never edit a released one
@@ -110,6 +123,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"CREATE INDEX trials_by_p50 ON trials ({BY_P50})",
         f"CREATE INDEX trials_by_gain ON trials ({BY_GAIN})",
     ),
+    (
+        # rows of their own, so that sharing never modifies a measurement; a result without one is nobody's
+        # and shared, as all results of earlier formats are
+        """CREATE TABLE visibility (
+            id TEXT PRIMARY KEY, person TEXT NOT NULL, private INTEGER NOT NULL, changed_at REAL NOT NULL,
+            checksum TEXT NOT NULL DEFAULT '')""",
+        "CREATE INDEX visibility_by_person ON visibility (person, private, id)",
+        *(
+            f"CREATE TRIGGER visibility_of_{table} AFTER DELETE ON {table}"  # noqa: S608 - names of ours
+            f" BEGIN DELETE FROM visibility WHERE id = OLD.{key}; END"
+            for table, key in KEYS.items()
+        ),
+        "CREATE TABLE machine_time (person TEXT NOT NULL, began REAL NOT NULL, seconds REAL NOT NULL)",
+        "CREATE INDEX machine_time_by_age ON machine_time (began)",
+    ),
 )
 SCHEMA = len(MIGRATIONS)
 CHECKSUMS_SINCE = 5  # first format with checksums of rows
@@ -122,10 +150,16 @@ def made_folder(folder: Path) -> Path:
         StoreError: it cannot be created.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
     except OSError as error:
         raise access_error(folder, error) from error
     return folder
+
+
+def _created_private(path: Path) -> None:
+    """Create a missing file for this user only; SQLite gives its other files the same mode."""
+    with contextlib.suppress(OSError):  # SQLite says why it cannot be created
+        os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
 
 
 class Database:
@@ -136,6 +170,7 @@ class Database:
         self.path = path
         try:
             check_header(path)
+            _created_private(path)
             self._prepare()
         except ERRORS as error:
             if not is_damage(error):
@@ -147,10 +182,16 @@ class Database:
             ) from error
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a read transaction; any error is raised as a `StoreError`."""
+    def reading(self, person: str | None = None) -> Iterator[sqlite3.Connection]:
+        """Open a read transaction; any error is raised as a `StoreError`.
+
+        Args:
+            person: rows that are private to others do not exist for it; None: all rows.
+        """
         try:
             with _view(self.path) as db:
+                if person is not None:
+                    _hide_private(db, person)
                 yield db
         except ERRORS as error:
             raise store_error(self.path, error) from error
@@ -237,11 +278,13 @@ class Database:
         if not 0 < version < SCHEMA:
             yield
             return
+        remove_drafts(self.path.parent, f"{self.path.name}.")
         kept = free_name(self.path, f"format-{version}")
         try:
             copy(self.path, kept)
         except OSError as error:
             raise access_error(kept, error) from error
+        _remove_equal(kept, f"{self.path.name}.format-{version}-*")
         try:
             yield
         except BaseException:
@@ -306,6 +349,19 @@ def _connection(path: Path, how: str = "") -> Iterator[sqlite3.Connection]:
     finally:
         with contextlib.suppress(sqlite3.Error):  # a failed checkpoint must not hide the first error
             db.close()
+
+
+def _hide_private(db: sqlite3.Connection, person: str) -> None:
+    """Let the tables of this connection lack the rows that are private to others.
+
+    Names without a schema mean the temporary views from now on, so that no query can forget the condition.
+    """
+    db.create_function("reader", 0, lambda: person, deterministic=True)
+    for table, key in (KEYS | {"marks": "id", "samples": "trial"}).items():
+        db.execute(
+            f"CREATE TEMP VIEW {table} AS SELECT rowid, * FROM main.{table} AS one WHERE NOT EXISTS"  # noqa: S608
+            f" (SELECT 1 FROM main.visibility WHERE id = one.{key} AND private AND person <> reader())"
+        )
 
 
 def _text(data: bytes) -> str:
@@ -487,9 +543,39 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
     """Copy the database of a connection to the new file `target`; raises like `copy`."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
+        if is_private(target):
+            _created_private(draft)
         with closing(sqlite3.connect(draft)) as other:
             db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")
         draft.rename(target)
+        sync_folder(target.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def remove_drafts(folder: Path, prefix: str) -> None:
+    """Remove the unfinished copies of files whose names begin with `prefix`, left by killed processes."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            draft = _DRAFT.fullmatch(path.name)
+            if draft and draft["name"].startswith(prefix) and not psutil.pid_exists(int(draft["pid"])):
+                path.unlink(missing_ok=True)
+
+
+def _remove_equal(kept: Path, pattern: str) -> None:
+    """Remove earlier copies with the same content: a migration was killed after each of them."""
+    for other in kept.parent.glob(pattern):
+        with contextlib.suppress(OSError):
+            if other != kept and filecmp.cmp(kept, other, shallow=False):
+                other.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, so that a new file survives a power failure."""
+    with contextlib.suppress(OSError):  # Windows opens no folders; some network disks cannot
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

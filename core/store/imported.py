@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from core.store import audit
 from core.store.rows import text
 from core.wire.errors import HOME_HINT, StoreError
-from core.wire.files import written_whole
+from core.wire.files import made_private, written_whole
 
 MARK = "imported"  # shown with every imported number
 MOST = 200  # largest number of imports; older ones are deleted
@@ -71,8 +72,9 @@ class Shelf:
         same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
         path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            content.write_text(text(found["profile"] if is_profile else found["summary"]), encoding="utf-8")
+            made_private(self.folder)
+            with written_whole(content) as draft:
+                draft.write_text(text(found["profile"] if is_profile else found["summary"]), "utf-8")
             with written_whole(path) as draft:
                 draft.write_text(text(asdict(one)), encoding="utf-8")
         except OSError as error:
@@ -83,7 +85,8 @@ class Shelf:
                 hint=HOME_HINT,
             ) from error
         for old in (*same, *self.all()[MOST:]):
-            self.delete(old.id)
+            self._remove(old.id)
+        audit.record("import", f"{one.kind} `{one.name}`", folder=self.folder.parent, ids=[one.id])
         return one
 
     def all(self, kind: str | None = None) -> list[Imported]:
@@ -126,6 +129,11 @@ class Shelf:
 
     def delete(self, imported_id: str) -> None:
         """Delete an import if it exists."""
+        if _ID.fullmatch(imported_id):
+            self._remove(imported_id)
+            audit.record("delete", "import", folder=self.folder.parent, ids=[imported_id])
+
+    def _remove(self, imported_id: str) -> None:
         if _ID.fullmatch(imported_id):
             for kind in ("json", "data"):
                 (self.folder / f"{imported_id}.{kind}").unlink(missing_ok=True)

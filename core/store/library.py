@@ -20,7 +20,7 @@ from core import wire
 from core.evidence.measurement import Trial
 from core.process import scratch
 from core.process.job_worker import Run, run_job
-from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
+from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, audit, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, nearest
@@ -299,6 +299,7 @@ def import_file(
     record = _new_record(store, info, path.absolute(), known.name if known else name, source)
     record = replace(record, note=note, details=dict(details or {}))
     store.put_model(record)
+    _imported(store, record)
     return record
 
 
@@ -410,7 +411,13 @@ def _add_folder(
     record = _new_record(store, info, path, known.name if known else name, source)
     record = replace(record, details=dict(details))
     store.put_model(record)
+    _imported(store, record)
     return record, True
+
+
+def _imported(store: Store, record: ModelRecord) -> None:
+    what = f"model `{record.name}`"
+    audit.record("import", what, folder=store.folder, source=record.source, ids=[record.content_sha256])
 
 
 def _is_whole(store: Store, record: ModelRecord) -> bool:
@@ -479,10 +486,11 @@ def remove_model(store: Store, content_sha256: str) -> None:
             f"`{record.name}` is the original of {listed}: without it ORTune cannot check their outputs.",
             hint="Remove these variants first.",
         )
+    store.remove_model(content_sha256)  # first: it may be the model of another person
     own = (store.folder / "models" / content_sha256).resolve()
     if Path(record.path).resolve().parent == own:
         shutil.rmtree(own, ignore_errors=True)
-    store.remove_model(content_sha256)
+    audit.record("delete", f"model `{record.name}`", folder=store.folder, ids=[content_sha256])
 
 
 def _check_names(named: Mapping[str, Path]) -> str:
@@ -508,6 +516,7 @@ def _collect(named: Mapping[str, Path], staging: Path, *, move: bool) -> None:
             shutil.move(file, target)
         else:
             shutil.copyfile(file, target)
+        target.chmod(0o600)
 
 
 def _refuse_unreferenced(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo) -> None:
@@ -590,8 +599,10 @@ def rename_model(store: Store, content_sha256: str, name: str) -> ModelRecord:
     holder = model_named(store, wanted)
     if holder is not None and holder.content_sha256 != record.content_sha256:
         raise name_taken(holder)
+    what = f"name of the model `{record.name}`: `{wanted}`"
     record = replace(record, name=wanted)
     store.put_model(record)
+    audit.record("change", what, folder=store.folder, ids=[record.content_sha256])
     return record
 
 

@@ -65,6 +65,7 @@ class Query:
     archived: bool = False  # include archived trials
     labels: Sequence[str] = ()  # a trial must have all of them
     ids: Sequence[str] | None = None  # only these
+    person: str | None = None  # only trials that this person started; see `Visibility`
     order: Order = "newest"
 
 
@@ -95,13 +96,20 @@ def checksums(db: Connection, query: Query) -> list[tuple[str, str]]:
     return [(row["id"], row["checksum"]) for row in found]
 
 
+_EQUAL = {
+    "model_sha256": "model_sha256 = :model_sha256",
+    "model_name": "model_name = :model_name",
+    "person": "id IN (SELECT id FROM visibility WHERE person = :person)",
+}
+
+
 def _where(query: Query) -> tuple[str, dict[str, Any]]:
     """The SQL condition and its bound parameters."""
     parts = ["kind NOT IN ('reference', 'screen')" if query.kind is None else "kind = :kind"]
     bound: dict[str, Any] = {} if query.kind is None else {"kind": query.kind}
-    for name in ("model_sha256", "model_name"):
+    for name, condition in _EQUAL.items():
         if (value := getattr(query, name)) is not None:
-            parts.append(f"{name} = :{name}")
+            parts.append(condition)
             bound[name] = value
     for name, wanted in (("state", query.states or None), ("id", query.ids)):
         if wanted is not None:

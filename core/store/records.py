@@ -74,6 +74,18 @@ class StudyRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """Who made a result, and who sees it; the default is a result of nobody that is shared."""
+
+    person: str = ""  # stable id; empty: nobody, as for results of earlier versions
+    private: bool = False  # only its person and admins see it; False: shared with the team
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """Rows that a deletion of trials removes, or would remove."""
 
@@ -95,6 +107,7 @@ class CheckResult:
     samples: tuple[int, int]
     studies: tuple[int, int]
     marks: tuple[int, int]
+    visibility: tuple[int, int]
 
     @property
     def damaged(self) -> int:

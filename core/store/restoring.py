@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from core.store import audit
 from core.store.database import (
     APPLICATION_ID,
     BUSY_S,
@@ -48,6 +49,7 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
         _overwrite(source, target)
     except ERRORS as error:
         raise store_error(target, error) from error
+    audit.record("change", f"store replaced by the backup `{source.name}`", folder=target.parent)
     return kept
 
 

@@ -19,14 +19,16 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, TrialKind, TrialState
 from core.evidence.quality import regraded
 from core.store import samples
-from core.store.records import Accuracy, ModelRecord, StudyRecord
+from core.store.records import Accuracy, ModelRecord, StudyRecord, Visibility
 from core.store.tags import Tags
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile", "requests")
 PRUNED = "samples_pruned_at"  # key of a result: deletion time of its raw parts, seconds since the epoch
 
-Record = TypeVar("Record", bound=Trial | Comparison | Accuracy | StudyRecord | Tags | ModelRecord)
+Record = TypeVar(
+    "Record", bound=Trial | Comparison | Accuracy | StudyRecord | Tags | ModelRecord | Visibility
+)
 _One = TypeVar("_One")
 
 
@@ -66,8 +68,15 @@ def _labels(found: list[Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
+_LATER_ERRORS = dict.fromkeys(("mean_abs", "mean_rel", "cosine"))  # what results of format 2 lack
+
+
 def _result(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if found is None else regraded(found)
+    if found is None:
+        return None
+    if isinstance(error := found.get("output_error"), dict):
+        found = {**found, "output_error": {**_LATER_ERRORS, **error}}
+    return regraded(found)
 
 
 _OBJECT = _Column((dict,))
@@ -86,7 +95,7 @@ _COLUMNS: Mapping[str, _Column] = {
     "labels": _Column((list,), made=_labels),
     **dict.fromkeys(("created_at", "wall_s"), _NUMBER),
     **dict.fromkeys(("started_at", "finished_at"), _NUMBER_OR_NONE),
-    **dict.fromkeys(("starred", "archived"), _SWITCH),
+    **dict.fromkeys(("starred", "archived", "private"), _SWITCH),
 }
 
 
@@ -185,6 +194,7 @@ STUDIES = Table(
     ),
 )
 MARKS = Table("marks", "mark", Tags, ("id", "starred", "archived", "labels", "note", "changed_at"))
+VISIBILITY = Table("visibility", "visibility", Visibility, ("id", "person", "private", "changed_at"))
 MODELS = Table("models", "model", ModelRecord)
 
 

@@ -9,7 +9,7 @@ from core.evidence.measurement import Trial
 from core.store import rows
 from core.store.database import Connection
 from core.store.rows import STUDIES, TRIALS, Row, Table
-from core.wire.errors import MissingError, StoreError
+from core.wire.errors import MissingError, PrivateError, StoreError
 
 MIN_PREFIX = 6
 
@@ -79,6 +79,7 @@ def by_id(db: Connection, table: Table[Any], row_id: str) -> Row:
 
     Raises:
         MissingError: there is none.
+        PrivateError: it is private to another person.
         StoreError: there are several.
     """
     if (row := _with_id(db, table, row_id)) is not None:
@@ -88,6 +89,7 @@ def by_id(db: Connection, table: Table[Any], row_id: str) -> Row:
         query = f"SELECT * FROM {table.name} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
         found = db.execute(query, (len(row_id), row_id)).fetchall()
     if not found:
+        _refuse_private(db, table, row_id)
         lists = "The Search page and `searches` list" if table is STUDIES else "History and `history` list"
         raise MissingError(
             f"There is no {table.noun} `{row_id}` here.",
@@ -98,6 +100,19 @@ def by_id(db: Connection, table: Table[Any], row_id: str) -> Row:
             f"More than one {table.noun} begins with `{row_id}`.", hint="Give more characters of the ID."
         )
     return found[0]
+
+
+def _refuse_private(db: Connection, table: Table[Any], row_id: str) -> None:
+    """Say that a row is private to another person, where `Database.reading` hides it."""
+    query = (
+        f"SELECT person FROM main.visibility JOIN main.{table.name} USING (id)"  # noqa: S608
+        " WHERE private AND (id = ?1 OR (length(?1) >= ?2 AND substr(id, 1, length(?1)) = ?1)) LIMIT 1"
+    )
+    if (row := db.execute(query, (row_id, MIN_PREFIX)).fetchone()) is not None:
+        raise PrivateError(
+            f"The {table.noun} `{row_id}` is private to `{rows.legible(row['person'])}`.",
+            hint="Ask that person to share it with the team.",
+        )
 
 
 def select(

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import stat
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +28,13 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import pruning, queries, rows, transfer
+from core.store import audit, pruning, queries, rows, sharing, transfer, usage
 from core.store.database import STORE_NAME, Connection, Database, home, made_folder
 from core.store.imported import Shelf
+from core.store.permissions import close_home
 from core.store.pruning import PruneResult
 from core.store.queries import Query
-from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord
+from core.store.records import Accuracy, CheckResult, Deletion, ModelRecord, StudyRecord, Visibility
 from core.store.rows import (
     ACCURACIES,
     COMPARISONS,
@@ -37,11 +42,13 @@ from core.store.rows import (
     MODELS,
     STUDIES,
     TRIALS,
+    VISIBILITY,
     Damage,
     Record,
     Row,
     Table,
 )
+from core.store.sharing import Actor
 from core.store.statements import (
     MIN_PREFIX,
     by_id,
@@ -55,7 +62,10 @@ from core.store.statements import (
 )
 from core.store.tags import Change, Tags
 from core.store.transfer import Origin, StoredRows
-from core.wire.errors import INTERRUPTED, StoreError
+from core.wire.errors import INTERRUPTED, MissingError, StoreError
+from core.wire.files import private_opener
+
+_log = logging.getLogger(__name__)
 
 SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
@@ -78,7 +88,25 @@ class Store:
         self.path = (path or home() / STORE_NAME).absolute()
         self.folder = made_folder(self.path.parent)
         self._database = Database(self.path)
+        if self.folder == home() and (words := close_home()):
+            _log.warning("%s", words)
         self.shelf = Shelf(self.folder / "imported")
+        self.actor = Actor(sharing.os_user())
+
+    def for_person(self, person: str, *, sees_all: bool) -> Store:
+        """Return this store for one person: new rows are this person's.
+
+        Args:
+            person: stable id.
+            sees_all: False: what others made private does not exist, and only this person's own results can
+                be deleted, shared or made private.
+        """
+        other = copy(self)
+        other.actor = Actor(person, sees_all)
+        return other
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._database.reading(None if self.actor.sees_all else self.actor.person)
 
     # --- trials -----------------------------------------------------------------------------------------
 
@@ -86,6 +114,11 @@ class Store:
         """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
         with self._database.writing() as db:
             put_trial(db, trial, process)
+            self._record(db, [trial.id], trial.study)
+
+    def _record(self, db: Connection, ids: Sequence[str], *continued: str) -> None:
+        """Record this store's person for new rows; they are private if what they continue is."""
+        sharing.record(db, ids, self.actor.person, continued=continued)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; return False if there is no such trial (any more)."""
@@ -109,10 +142,13 @@ class Store:
         Raises:
             StoreError: no trial, or more than one, has that id; or it or its raw measurements are damaged.
         """
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = by_id(db, TRIALS, trial_id)
             samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
-        found = self._read(TRIALS, row)
+            found = self._read(TRIALS, row)
+            if samples is None and found.state == "COMPLETE" and rows.PRUNED not in found.facts:
+                # a damaged index hides rows; `+` reads the table instead
+                samples = db.execute("SELECT * FROM samples WHERE +trial = ?", (row["id"],)).fetchone()
         try:
             raw = rows.raw_of(samples) if samples else {}
         except ValueError as error:
@@ -135,7 +171,7 @@ class Store:
             ) from None
 
     def _one(self, table: Table[Record], ref: str) -> Record:
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = by_id(db, table, ref)
         return self._read(table, row)
 
@@ -161,7 +197,7 @@ class Store:
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
         hidden = "('reference')" if study else "('reference', 'screen')"
         where = f"kind NOT IN {hidden}" if kind is None else "1"
-        with self._database.reading() as db:
+        with self._reading() as db:
             return rows.undamaged(select(db, TRIALS, wanted, limit, where), TRIALS.read)
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
@@ -172,6 +208,7 @@ class Store:
         """
         with self._database.writing() as db:
             gone = [*trial_ids, *_references_without_candidates(db, trial_ids)]
+            sharing.refuse_others(db, _existing(db, gone), self.actor, "deleted")
             db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
             db.execute(
                 "DELETE FROM comparisons WHERE id NOT IN (SELECT comparison FROM trials)"
@@ -187,7 +224,7 @@ class Store:
 
     def deletion(self, trial_ids: Sequence[str]) -> Deletion:
         """Return what a deletion of these trials would remove; unknown ids are ignored."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             return _deletion(db, trial_ids)
 
     def delete_finished(self, trial_ids: Sequence[str]) -> Deletion:
@@ -203,19 +240,21 @@ class Store:
                 hint="Wait until it has ended, or cancel it.",
             )
         self.delete_trials(found.trials)
+        if found.trials:
+            audit.record("delete", "trials", folder=self.folder, ids=found.trials)
         return found
 
     # --- lists and tags ---------------------------------------------------------------------------------
 
     def trial_page(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
         """Return one page of trials and their total number; no raw measurements, damaged ones are DAMAGED."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             found, total = queries.page(db, query, offset=offset, limit=limit)
         return [_trial_or_damaged(row) for row in found], total
 
     def checksums(self, query: Query) -> list[tuple[str, str]]:
         """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             return queries.checksums(db, query)
 
     def digests(self, trial_id: str) -> dict[str, tuple[str, str]]:
@@ -237,20 +276,20 @@ class Store:
 
     def model_names(self) -> list[str]:
         """Return the names of all measured models in alphabetical order."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = db.execute("SELECT DISTINCT model_name FROM trials ORDER BY 1").fetchall()
         return [row["model_name"] for row in found if rows.is_text(row["model_name"])]
 
     def trial_id(self, ref: str) -> str:
         """Return the id of a trial from its first 6 or more characters; see `trial`."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             found: str = by_id(db, TRIALS, ref)["id"]
         return found
 
     def marks(self, trial_ids: Sequence[str]) -> dict[str, Tags]:
         """Return the tags of trials, without trials that have none, and without damaged tags."""
         query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
         undamaged = rows.undamaged(found, lambda row: (str(row["id"]), MARKS.read(row)))
         return {name: own for name, own in undamaged if own != Tags()}
@@ -261,7 +300,7 @@ class Store:
             "SELECT DISTINCT one.value AS label"
             " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) AS one ORDER BY 1"
         )
-        with self._database.reading() as db:
+        with self._reading() as db:
             return [str(row["label"]) for row in db.execute(query) if rows.is_text(row["label"])]
 
     def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Tags]:
@@ -276,15 +315,71 @@ class Store:
             SpecError: a trial would have too many labels.
         """
         now: dict[str, Tags] = {}
+        names = [self.trial_id(ref) for ref in trial_ids]
         with self._database.writing() as db:
-            for ref in trial_ids:
-                name: str = by_id(db, TRIALS, ref)["id"]
+            for name in names:
                 row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
                 before = next(iter(rows.undamaged([row] if row else [], MARKS.read)), Tags())
                 now[name] = change.of(before)
                 columns = MARKS.columns(rows.fields_of(now[name]))
                 put(db, MARKS, {"id": name, **columns, "changed_at": time.time()}, replace=True)
+        audit.record("change", f"tags of trials: {change.words}", folder=self.folder, ids=list(now))
         return now
+
+    # --- persons ----------------------------------------------------------------------------------------
+
+    def visibility(self, ids: Sequence[str]) -> dict[str, Visibility]:
+        """Return who made these results and who sees them; those of nobody, which are shared, are missing."""
+        with self._reading() as db:
+            return sharing.found(db, ids)
+
+    def result_id(self, ref: str) -> str:
+        """Return the id of a trial, comparison, search or accuracy, or the content hash of a model.
+
+        Args:
+            ref: an id or its first 6 or more characters, or a name of the library.
+
+        Raises:
+            StoreError: there is none, there are several, or it is private to another person.
+        """
+        with self._reading() as db:
+            for table in (TRIALS, COMPARISONS, STUDIES, ACCURACIES):
+                with contextlib.suppress(MissingError):
+                    return str(by_id(db, table, ref)["id"])
+        model = self.model(ref)
+        return self.trial_id(ref) if model is None else model.content_sha256
+
+    def share(self, ids: Sequence[str], *, private: bool = False) -> list[str]:
+        """Share results with the team or make them private, with all that belongs to them; return all ids.
+
+        Args:
+            ids: of trials, comparisons, searches, accuracies or models.
+            private: True makes them private.
+
+        Raises:
+            StoreError: somebody else made one of them, and this store's person does not see all.
+        """
+        with self._database.writing() as db:
+            found = sharing.share(db, ids, self.actor, private=private)
+        what = "results made private" if private else "results shared"
+        audit.record("change", what, folder=self.folder, ids=found)
+        return found
+
+    def add_machine_time(self, person: str, *, began: float, seconds: float) -> None:
+        """Add the time of one job to a person; `began` in seconds since the epoch."""
+        with self._database.writing() as db:
+            sharing.add_machine_time(db, person, began, seconds)
+
+    def machine_time(self, since: float) -> dict[str, float]:
+        """Return the seconds of machine time of each person since a time, in seconds since the epoch."""
+        with self._reading() as db:
+            return sharing.machine_time(db, since)
+
+    def disk_use(self) -> dict[str, int]:
+        """Return the bytes of the models, raw measurements and files of results of each person."""
+        with self._reading() as db:
+            persons, used = sharing.persons(db), Counter(sharing.raw_bytes(db))
+        return dict(used + usage.file_bytes(self.folder, persons))
 
     def prune(
         self,
@@ -309,7 +404,7 @@ class Store:
         Raises:
             StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
         """
-        return pruning.prune(
+        done = pruning.prune(
             self._database,
             before=before,
             keep_bytes=keep_bytes,
@@ -317,6 +412,10 @@ class Store:
             model_name=model_name,
             dry_run=dry_run,
         )
+        if not dry_run:
+            what = f"raw measurements of {len(done.trials)} trials"
+            audit.record("delete", what, folder=self.folder, ids=done.trials)
+        return done
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
         """Return the newest complete trial of the same request on the same machine, no raw measurements.
@@ -333,7 +432,7 @@ class Store:
             " AND state = 'COMPLETE' AND model_sha256 = coalesce(?, model_sha256)"
             " ORDER BY finished_at DESC, rowid DESC"
         )
-        with self._database.reading() as db:
+        with self._reading() as db:
             for row in db.execute(query, (key, fingerprint, model_sha256)):
                 found = _trial_or_damaged(row)
                 result = found.facts
@@ -352,6 +451,8 @@ class Store:
             put(db, COMPARISONS, {**columns, "process": process})
             for trial in trials:
                 put_trial(db, trial, process)
+            ids = [comparison.id, *(trial.id for trial in trials)]
+            self._record(db, ids, comparison.study, comparison.protocol.get("continues") or "")
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
@@ -394,7 +495,7 @@ class Store:
         )
         where, bound = ("1", {}) if compared_sha256 is None else (took_part, {"sha256": compared_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
-        with self._database.reading() as db:
+        with self._reading() as db:
             return rows.undamaged(select(db, COMPARISONS, wanted, limit, where, **bound), COMPARISONS.read)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
@@ -402,7 +503,7 @@ class Store:
 
         References are included; damaged and deleted trials are missing.
         """
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = db.execute(
                 "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
             ).fetchall()
@@ -432,7 +533,7 @@ class Store:
     def self_tests(self, fingerprint: str, *, limit: int = 200) -> list[dict[str, Any]]:
         """Return the A/A tests of a machine, newest first; each with `at`, seconds since the epoch."""
         query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = db.execute(query, (fingerprint, limit)).fetchall()
         return rows.undamaged(found, lambda row: {**json.loads(row["data"]), "at": row["at"]})
 
@@ -442,6 +543,7 @@ class Store:
         """Store an accuracy, or replace the one with its id."""
         with self._database.writing() as db:
             put(db, ACCURACIES, ACCURACIES.columns(rows.fields_of(one)), replace=True)
+            self._record(db, [one.id])
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
         """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
@@ -449,7 +551,7 @@ class Store:
 
     def accuracies(self, *, model_sha256: str | None = None, limit: int = 500) -> list[Accuracy]:
         """Return accuracies, newest first, without damaged ones; `model_sha256` is a model's content."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = select(db, ACCURACIES, {"model_sha256": model_sha256}, limit)
         return rows.undamaged(found, ACCURACIES.read)
 
@@ -457,7 +559,7 @@ class Store:
         """Return the newest accuracy with that key, on that machine; None: on any."""
         if fingerprint == "":
             return None  # the machine is not known
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = select(db, ACCURACIES, {"key": key, "fingerprint": fingerprint}, 2)
         return next(iter(rows.undamaged(found, ACCURACIES.read)), None)
 
@@ -476,6 +578,7 @@ class Store:
         columns = {**STUDIES.columns(rows.fields_of(one)), "process": process}
         with self._database.writing() as db:
             put(db, STUDIES, columns, replace=True)
+            self._record(db, [one.id])
 
     def update_study(self, study_id: str, **changes: Any) -> bool:
         """Change fields of a search; return False if there is no such search (any more)."""
@@ -487,22 +590,24 @@ class Store:
 
     def studies(self, *, model_sha256: str | None = None, limit: int = 100) -> list[StudyRecord]:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = select(db, STUDIES, {"model_sha256": model_sha256}, limit)
         return rows.undamaged(found, STUDIES.read)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
         with self._database.writing() as db:
+            sharing.refuse_others(db, [study_id], self.actor, "deleted")
             found = db.execute("SELECT id FROM trials WHERE study = ? AND kind = 'screen'", (study_id,))
             gone = [row["id"] for row in found]
             db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
         self.delete_trials(gone)
+        audit.record("delete", "search", folder=self.folder, ids=[study_id])
 
     # --- copies -----------------------------------------------------------------------------------------
 
     def backup(self, target: Path) -> CheckResult:
-        """Copy the database to `target`, which must not exist, and return its check.
+        """Copy the database to `target`, which must not exist, and return the check of the copy.
 
         Other processes may read and write meanwhile. Models, variants, traces and scores are files outside
         of the database and are not copied.
@@ -511,24 +616,18 @@ class Store:
             StoreError: the file exists already or cannot be written; or the store is damaged.
         """
         self._database.copy_to(target)
-        return self.check()
+        audit.record("export", f"backup `{target.name}`", folder=self.folder)
+        return _checked(Database(target))
 
     def check(self) -> CheckResult:
         """Read all rows and count valid and damaged ones."""
-        with self._database.reading() as db:
-            return CheckResult(
-                samples=counted(db.execute("SELECT * FROM samples"), rows.raw_of),
-                **{
-                    table.name: counted(db.execute(f"SELECT * FROM {table.name}"), table.read)  # noqa: S608
-                    for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS)
-                },
-            )
+        return _checked(self._database)
 
     # --- rows of other stores ---------------------------------------------------------------------------
 
     def rows_of(self, process: str) -> StoredRows:
         """Return all rows that a process stored, as `create_trial` names it, for `adopt` of another store."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             return transfer.rows_of(db, process)
 
     def adopt(self, found: StoredRows, origin: Origin) -> int:
@@ -541,7 +640,9 @@ class Store:
         """
         try:
             with self._database.writing() as db:
-                return transfer.adopt(db, found, origin)
+                added = transfer.adopt(db, found, origin)
+                sharing.record(db, [one for ids in found.ids().values() for one in ids], self.actor.person)
+                return added
         except Damage as damage:
             raise StoreError(
                 f"A trial, comparison or search of another store arrived damaged: {damage}.",
@@ -578,7 +679,9 @@ class Store:
             draft = path.with_suffix(".part")
             try:
                 draft.unlink(missing_ok=True)
-                with draft.open("x") as file:  # another user could place a link in the system's folder
+                with open(
+                    draft, "x", opener=private_opener
+                ) as file:  # another user could place a link in the system's folder
                     file.write(rows.text(data))
                 draft.replace(path)
             except OSError as error:
@@ -604,7 +707,7 @@ class Store:
 
     def _knows(self, row_id: str) -> bool:
         query = "SELECT 1 FROM trials WHERE id = ?1 UNION SELECT 1 FROM comparisons WHERE id = ?1"
-        with self._database.reading() as db:
+        with self._reading() as db:
             return db.execute(query, (row_id,)).fetchone() is not None
 
     def import_rescued(self) -> int:
@@ -631,11 +734,22 @@ class Store:
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
-        """Store a model, or replace the record of the same content."""
+        """Store a model, or replace the record of the same content.
+
+        A private model becomes shared when a second person adds it.
+        """
+        original = (record.details.get("variant") or {}).get("root") or ""
         with self._database.writing() as db:
+            known = sharing.found(db, [record.content_sha256]).get(record.content_sha256)
             # the model has overwritten any earlier one at this path
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
             insert(db, MODELS.name, MODELS.columns(rows.fields_of(record)), replace=True)
+            if known is not None:
+                other = known.person != self.actor.person and not self.actor.sees_all
+                private = known.private and not other
+                sharing.replace(db, record.content_sha256, Visibility(person=known.person, private=private))
+            else:
+                self._record(db, [record.content_sha256], original)
 
     # Damaged rows of models are skipped: their files are inspected again.
 
@@ -645,7 +759,7 @@ class Store:
         Raises:
             StoreError: more than one model has that name or those digits.
         """
-        with self._database.reading() as db:
+        with self._reading() as db:
             found = db.execute(
                 "SELECT * FROM models WHERE name = ?1 OR path = ?1 OR content_sha256 = ?1 OR sha256 = ?1",
                 (ref,),
@@ -668,17 +782,18 @@ class Store:
 
     def models(self) -> list[ModelRecord]:
         """Return all models of the library, sorted by name."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), MODELS.read)
 
     def remove_model(self, content_sha256: str) -> None:
         """Delete the record of a model; `library.remove_model` deletes its files."""
         with self._database.writing() as db:
+            sharing.refuse_others(db, [content_sha256], self.actor, "deleted")
             db.execute("DELETE FROM models WHERE content_sha256 = ?", (content_sha256,))
 
     def cached_info(self, path: str) -> tuple[Stamps, wire.ModelInfo] | None:
         """Return the result of the last inspection of `path`, and the stamps of the files it read."""
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = db.execute("SELECT stamps, info FROM inspections WHERE path = ?", (path,)).fetchone()
         found = rows.undamaged([row] if row else [], _inspection)
         return found[0] if found else None
@@ -712,6 +827,8 @@ class Store:
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
         """Pin a trial as the baseline of its model; None unpins it."""
+        what = "baseline of a model: " + ("none" if trial_id is None else "pinned")
+        audit.record("change", what, folder=self.folder, ids=[trial_id] if trial_id else [])
         self._set(f"baseline:{model_sha256}", trial_id)
 
     def baseline(self, model_sha256: str) -> str | None:
@@ -727,7 +844,7 @@ class Store:
                 insert(db, "settings", {"name": name, "value": value}, replace=True)
 
     def _setting(self, name: str) -> str | None:
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         return row["value"] if row else None
 
@@ -756,6 +873,17 @@ _NO_STAGE = (
     "coalesce(iif(json_valid(protocol), json_extract(protocol, '$.precision'), ''), '')"
     f" NOT IN ({', '.join(repr(name) for name in STAGES)})"
 )
+
+
+def _checked(database: Database) -> CheckResult:
+    with database.reading() as db:
+        return CheckResult(
+            samples=counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+            **{
+                table.name: counted(db.execute(f"SELECT * FROM {table.name}"), table.read)  # noqa: S608
+                for table in (TRIALS, COMPARISONS, ACCURACIES, STUDIES, MARKS, VISIBILITY)
+            },
+        )
 
 
 def _temporary() -> list[Path]:
@@ -807,6 +935,11 @@ def _deletion(db: Connection, trial_ids: Sequence[str]) -> Deletion:
         starred=starred,
         unfinished=tuple(row["id"] for row in found if row["state"] in ("WAITING", "RUNNING")),
     )
+
+
+def _existing(db: Connection, trial_ids: Sequence[str]) -> list[str]:
+    query = "SELECT id FROM trials WHERE id IN (SELECT value FROM json_each(?))"
+    return [row["id"] for row in db.execute(query, (rows.text(list(trial_ids)),))]
 
 
 def _references_without_candidates(db: Connection, deleted: Sequence[str]) -> list[str]:

@@ -63,6 +63,18 @@ class Change:
         """Whether the change is empty."""
         return self == Change()
 
+    @property
+    def words(self) -> str:
+        """Return the change in words, without the text of a note."""
+        parts = [
+            None if self.starred is None else "starred" if self.starred else "star removed",
+            None if self.archived is None else "archived" if self.archived else "shown again",
+            f"added {', '.join(self.add)}" if self.add else None,
+            f"removed {', '.join(self.remove)}" if self.remove else None,
+            None if self.note is None else "note written" if self.note else "note removed",
+        ]
+        return "; ".join(one for one in parts if one)
+
     def of(self, marks: Tags) -> Tags:
         """Return `marks` with this change.
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
+from core.wire.sandbox import Offer, Rules
+
 if sys.version_info >= (3, 11) or TYPE_CHECKING:
     from typing import NotRequired
 
@@ -32,8 +34,34 @@ class EmptyReply(TypedDict):
     """No fields."""
 
 
+class InspectPlan(TypedDict):
+    """The job `inspect`: describe a model file."""
+
+    path: str
+    any_version: NotRequired[bool]  # also one that is too new for ORTune's own ONNX Runtime
+
+
+class ExternalDataPlan(TypedDict):
+    """The job `external_data`: name the files of external data, from the model alone."""
+
+    path: str
+
+
+class ExternalDataReply(TypedDict):
+    """Reply of `external_data`."""
+
+    locations: list[str]  # as the model names them, relative to its folder; not checked
+
+
+class LoadCheckPlan(TypedDict):
+    """The job `load_check`: load a model on the CPU."""
+
+    path: str
+    custom_op_libraries: list[str]
+
+
 class LoadCheckReply(TypedDict):
-    """Reply of the job `load` (with: path, custom_op_libraries): ONNX Runtime can load the model."""
+    """Reply of the job `load_check`: ONNX Runtime can load the model."""
 
     version: str
     creation_s: float
@@ -239,6 +267,7 @@ class LoadPlan(ContestantPlan):
 
     layout_seed: NotRequired[int]  # of this process's random memory layout; absent: not randomized
     again: NotRequired[bool]  # an earlier process reported the facts: skip what only they need
+    sandbox: NotRequired[Rules]  # absent: the operator runs workers without a sandbox
 
 
 class Layout(TypedDict):
@@ -380,6 +409,12 @@ class TrafficReply(TypedDict):
     memory_bytes: int | None  # private pages that this process has written, at the end
 
 
+class OutputsPlan(TypedDict):
+    """Arguments of `save_outputs` and `compare_outputs`."""
+
+    path: str  # of the file with the outputs
+
+
 class OutputError(TypedDict):
     """Error of outputs against a reference on the same inputs: the worst output counts.
 
@@ -465,6 +500,7 @@ class Environment(TypedDict):
     providers: list[ProviderFact]
     variables: dict[str, str]  # environment variables that affect ORT
     openvino_devices: NotRequired[dict[str, str]]  # device -> its full name; absent: not installed
+    sandbox: NotRequired[Offer]  # of workers; absent in results of earlier versions
 
 
 class ExportPlan(TypedDict):
@@ -879,6 +915,12 @@ class Summary(TypedDict):
     notes: list[str]  # notes on reading the file
 
 
+class ImportPlan(TypedDict):
+    """The job `import`: read a profile, or the output of a program."""
+
+    path: str
+
+
 class ImportReply(TypedDict):
     """Reply of `import`: either `profile` or `summary` is set."""
 
@@ -1003,23 +1045,34 @@ class Request(str, Generic[Reply]):
     """The name of a job or command, with the type of its reply."""
 
     reply: type[Reply]
+    most_bytes: int
 
-    def __new__(cls, name: str, reply: type[Reply]) -> Request[Reply]:
-        """Create the request `name`, whose reply has the type `reply`."""
+    def __new__(cls, name: str, reply: type[Reply], most_bytes: int = 32 << 20) -> Request[Reply]:
+        """Create a request.
+
+        Args:
+            name: of the job or command.
+            reply: type of its reply.
+            most_bytes: largest size of all its messages, progress included.
+        """
         one = super().__new__(cls, name)
-        one.reply = reply
+        one.reply, one.most_bytes = reply, most_bytes
         return one
+
+
+_LARGE = 256 << 20  # lists of every latency, node or position
 
 
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
-INSPECT = Request("inspect", ModelInfo)
+INSPECT = Request("inspect", ModelInfo, _LARGE)
+EXTERNAL_DATA = Request("external_data", ExternalDataReply)
 LOAD_CHECK = Request("load_check", LoadCheckReply)
-PROFILE = Request("profile", ProfileReply)
+PROFILE = Request("profile", ProfileReply, _LARGE)
 EXPORT = Request("export", ExportReply)
-TRANSFORM = Request("transform", TransformReply)
-ACCURACY = Request("accuracy", AccuracyReply)
-NODE_ERRORS = Request("node_errors", NodeErrorsReply)
+TRANSFORM = Request("transform", TransformReply, _LARGE)
+ACCURACY = Request("accuracy", AccuracyReply, _LARGE)
+NODE_ERRORS = Request("node_errors", NodeErrorsReply, _LARGE)
 EXPLAIN = Request("explain", ExplainReply)
 PROFILED_PASS = Request("profiled_pass", PassReply)
 NAMED_MODEL = Request("named_model", NamedModelReply)
@@ -1027,16 +1080,16 @@ SAMPLES = Request("samples", SamplesReply)
 ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
-READ_PROFILE = Request("read_profile", ReadProfileReply)
+READ_PROFILE = Request("read_profile", ReadProfileReply, _LARGE)
 INSTALL = Request("install", InstallReply)
 PEAKS = Request("peaks", PeaksReply)
-IMPORT = Request("import", ImportReply)
+IMPORT = Request("import", ImportReply, _LARGE)
 LOADGEN = Request("loadgen", LoadGenReply)
 
 
 GRAPH = Request("graph", GraphReply)
 SAVE_GRAPH = Request("save_graph", SaveGraphReply)
-LAYOUT = Request("layout", LayoutReply)
+LAYOUT = Request("layout", LayoutReply, _LARGE)
 FORKSERVER = Request("forkserver", EmptyReply)
 CONTESTANT = Request("contestant", EmptyReply)
 
@@ -1055,8 +1108,8 @@ REAP = Request("reap", ReapReply)
 
 # commands of a contestant
 LOAD = Request("load", LoadReply)
-WARM = Request("warm", WarmReply)
-BLOCK = Request("block", BlockReply)
+WARM = Request("warm", WarmReply, _LARGE)
+BLOCK = Request("block", BlockReply, _LARGE)
 COST = Request("cost", CostReply)
 FOOTPRINT = Request("footprint", FootprintReply)
 NEW_SHAPES = Request("new_shapes", NewShapesReply)

@@ -19,9 +19,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.wire import Progress
-from core.wire.errors import TunerError, WorkerError, error_from_record, record_from_exception
+from core.wire.errors import (
+    TunerError,
+    WorkerError,
+    error_from_record,
+    record_from_exception,
+    without_controls,
+)
 
 MAX_LINE_BYTES = 1 << 30  # a longer line is refused
+MOST_CONTAINERS = 4_000_000  # lists and objects of one message: each takes 20 times its text in memory
+MOST_VALUES = 32_000_000
+_LONGEST_STAGE, _LONGEST_TEXT = 100, 400  # characters of a progress message
 
 Command = Callable[[Any, Progress], Mapping[str, Any]]  # arguments and progress callback -> reply
 
@@ -67,6 +76,7 @@ class RequestChannel:
 
     def __init__(self) -> None:
         self._request_id = 0  # id of the last request
+        self._bytes_left = MAX_LINE_BYTES  # that the other side may still write for it
         self._pieces = LineSplitter()
         self._lines: collections.deque[bytes] = collections.deque()
         self._ended = False
@@ -74,15 +84,19 @@ class RequestChannel:
     def request(self, do: str, arguments: Mapping[str, Any]) -> bytes:
         """Return the bytes of the next request."""
         self._request_id += 1
+        self._bytes_left = getattr(do, "most_bytes", MAX_LINE_BYTES)
         return line({"id": self._request_id, "do": do, "with": arguments})
 
     def receive_bytes(self, data: bytes) -> None:
         """Add a chunk of any size from the other side; no bytes: it has ended.
 
         Raises:
-            Broken: a line is too long.
+            Broken: a line is too long, or there are more bytes than the request allows.
         """
         self._ended = not data
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            raise BrokenChannel(data[:400])
         self._lines += self._pieces.complete_lines(data)
 
     def reply(self, progress: Progress = lambda *_: None) -> dict[str, Any] | None:
@@ -108,7 +122,8 @@ class RequestChannel:
                 case {
                     "live": {"stage": str(stage), "done": int(done), "total": int(total), "text": str(text)}
                 }:
-                    progress(stage, done, total, text)
+                    texts = (without_controls(stage[:_LONGEST_STAGE]), without_controls(text[:_LONGEST_TEXT]))
+                    progress(texts[0], _count(done), _count(total), texts[1])
                 case _:
                     raise BrokenChannel(received)
         if self._ended:
@@ -157,8 +172,15 @@ def obey(
     send(reply)
 
 
+def _count(number: int) -> int:
+    """A number of steps that a reader of JSON can hold."""
+    return min(max(0, number), 1 << 53)
+
+
 def _decoded(text: bytes) -> dict[str, Any]:
     """The JSON object in `text`, or an empty one where there is none."""
+    if text.count(b"[") + text.count(b"{") > MOST_CONTAINERS or text.count(b",") > MOST_VALUES:
+        return {}
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

@@ -52,6 +52,7 @@ class Engine:
     can: frozenset[Ability] = frozenset()
     ref: str = ""  # its name on the command line; empty: none is needed
     program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
+    compiles: bool = False  # its compiler runs in processes of its own
     packages: tuple[str, ...] = ()  # distributions, one of which a runtime needs for it
     threads: str = ""  # the setting of its number of threads; empty: it has none
 
@@ -86,6 +87,7 @@ ENGINES: Mapping[str, Engine] = {
         _TORCH,
         ref="torch:compile",
         program=True,
+        compiles=True,
         packages=("torch",),
     ),
 }

@@ -6,7 +6,8 @@ TunerError(message, hint)           the base; catch this one at an edge
 ├── ProviderError                   an execution provider is missing, or was silently replaced
 ├── WorkerError                     a worker crashed, hung or sent an invalid reply
 ├── StoreError                      the result store is unreadable or from a newer version
-│   └── MissingError                the store has no record with the given id or link
+│   ├── MissingError                the store has no record with the given id or link
+│   └── PrivateError                a result belongs to another person
 ├── BudgetError                     the budget is too short for a result
 └── Cancelled                       the user stopped the job; not a fault, but it ends it
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -27,8 +29,22 @@ _MOST_CHARACTERS = 4000
 
 def _shortened(text: str) -> str:
     """Shorten long words and texts: some names, of files or inside models, have 100,000 characters."""
-    cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
+    cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", without_controls(text))
     return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
+
+
+def without_controls(text: str) -> str:
+    """Return `text` with the characters that could steer a terminal or a reader as escapes.
+
+    These are controls other than line ends and tabs, marks of direction, and lone surrogates.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one.encode("unicode_escape").decode() if _steers(one) else one for one in text)
+
+
+def _steers(sign: str) -> bool:
+    return sign not in "\n\t" and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def range_rule(what: str, low: float | None, high: float | None) -> str:
@@ -74,6 +90,10 @@ class MissingError(StoreError):
     """The result store has no record with the given id or link."""
 
 
+class PrivateError(StoreError):
+    """A result is private to another person, or only that person and admins may change it."""
+
+
 class BudgetError(TunerError):
     """A measurement would not give a number within its budget, so it was not made."""
 
@@ -113,7 +133,7 @@ _BY_NAME: dict[str, type[TunerError]] = {
     cls.__name__: cls
     for cls in (
         *(SpecError, ModelError, ProviderError, WorkerError),
-        *(StoreError, MissingError, BudgetError, Cancelled),
+        *(StoreError, MissingError, PrivateError, BudgetError, Cancelled),
     )
 }
 

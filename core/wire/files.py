@@ -96,10 +96,36 @@ def written_whole(path: Path) -> Iterator[Path]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft
+        if is_private(path) and draft.stat().st_mode & 0o077:
+            with contextlib.suppress(PermissionError):  # in the sandbox of a worker; the folder closes it
+                draft.chmod(0o600)
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file lies in the data folder, which is this user's alone; elsewhere the umask holds."""
+    return path.is_relative_to(os.path.realpath(home()))
+
+
+def made_private(folder: Path) -> Path:
+    """Create a folder, with its missing parents, that only this user can enter; return it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # raises where it is a file
+    return folder
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for `open(…, opener=…)`: a new one can be read by this user only; no link is followed."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
 
 
 def _check(mode: int, path: Path) -> None:

@@ -17,8 +17,10 @@ ALLOW_RUNTIMES = "ORTUNE_ALLOW_RUNTIMES"
 WORKER_ENV = "ORTUNE_WORKER_ENV"
 TOKEN = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
 USERS = "ORTUNE_USERS"
+PEOPLE = "ORTUNE_PEOPLE"
 MAX_UPLOAD_BYTES = "ORTUNE_MAX_UPLOAD_BYTES"
 MAX_WAITING_BYTES = "ORTUNE_MAX_WAITING_BYTES"
+SANDBOX = "ORTUNE_SANDBOX"
 OPEN_FOLDERS = "ORTUNE_OPEN_FOLDERS"
 PROGRESS = "ORTUNE_PROGRESS"
 FLEET_SCHEDULER = "ORTUNE_FLEET_SCHEDULER"
@@ -97,6 +99,12 @@ VARIABLES: tuple[Variable, ...] = (
         default="everyone whom the provider authenticates",
     ),
     Variable(
+        name=PEOPLE,
+        read_by="dashboard",
+        sets="The people file: who may log in, and in which role. It takes the place of `ORTUNE_USERS`.",
+        default="everyone who logs in is an admin",
+    ),
+    Variable(
         name=MAX_UPLOAD_BYTES,
         read_by="dashboard",
         sets="The largest upload, in bytes.",
@@ -107,6 +115,13 @@ VARIABLES: tuple[Variable, ...] = (
         read_by="dashboard",
         sets="The total size of uploads that ORTune has not imported yet, in bytes.",
         default=f"four times `{MAX_UPLOAD_BYTES}`",
+    ),
+    Variable(
+        name=SANDBOX,
+        read_by="all",
+        sets="`off` runs workers without a sandbox: a model and its libraries may then read and write what "
+        "you may. Every result says so. For one command, use `--no-sandbox`.",
+        default="workers run in a sandbox where the system offers one",
     ),
     Variable(
         name=OPEN_FOLDERS,

@@ -12,14 +12,16 @@ import contextlib
 import faulthandler
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, BinaryIO
 
 from core import wire
 from core.wire import Progress, limits
+from core.wire import sandbox as sandbox_rules
 from core.wire.channel import Command, obey
-from core.worker import lifeline
+from core.wire.errors import WorkerError
+from core.worker import lifeline, sandbox
 
 
 def _environment(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -32,6 +34,13 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
     from core.worker.models import inspect_model
 
     return inspect_model(payload["path"], any_version=payload.get("any_version", False))
+
+
+def _external_data(payload: Any, progress: Progress) -> Mapping[str, Any]:
+    from core.worker.models import external_locations
+
+    limits.cap_memory()
+    return external_locations(payload["path"])
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -83,10 +92,25 @@ def _forkserver(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _contestant(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.measure.contestant import serve
+    with _single_threaded_numpy():
+        from core.worker.measure.contestant import serve
 
-    serve(payload["fd"])
+    serve(payload["fd"], after_load=lifeline.exit_when_stdin_closes)
     return {}
+
+
+@contextlib.contextmanager
+def _single_threaded_numpy() -> Iterator[None]:
+    """Import numpy without threads: a contestant enters its sandbox when it loads, with a single thread."""
+    name = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def _explain(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -200,6 +224,7 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Command] = {
     wire.ENVIRONMENT: _environment,
     wire.INSPECT: _inspect,
+    wire.EXTERNAL_DATA: _external_data,
     wire.LOAD_CHECK: _loads,
     wire.PROFILE: _profile,
     wire.EXPORT: _export,
@@ -250,10 +275,22 @@ def _send(protocol: BinaryIO, line: bytes) -> None:
 
 
 def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
-    if job is not _forkserver:  # the fork server must have a single thread and watches stdin itself
+    rules = payload.pop(sandbox_rules.KEY, None) if isinstance(payload, dict) else None
+    if job is not _forkserver:
         lifeline.set_oom_victim()
+    if job is _transform:
+        from core.worker import spare_process
+
+        spare_process.prepare(rules, "core.worker.models.checking", "load_by_default")
+    try:
+        sandbox.enter_required(rules)
+    except WorkerError as error:
+        sys.stderr.write(f"{error}\n")  # who talks over a socket has no other place to say it
+        raise
+    if job not in (_forkserver, _contestant):  # both have a single thread, the latter until it loads
         lifeline.exit_when_stdin_closes()
-    return job(payload, progress)
+    with sandbox.refusals(rules):
+        return job(payload, progress)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The gate in front of the server: which hosts and pages may send requests, and what a page may do.
+"""The gate in front of the server: which hosts, pages and people may send requests, and what a page may do.
 
 Streamlit accepts any Host, any port of localhost as origin, and asks a web service for this machine's
 external address before it refuses another. The gate checks every request first. A Host that is not
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
-import hmac
 import html
 import ipaddress
 import re
@@ -22,19 +22,26 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import psutil
 
 from core.wire import variables
+from core.wire.errors import TunerError
+from dashboard.server import provider
+from dashboard.server.audited import record_saved_file, record_wrong_token
+from dashboard.server.connections import Connections
+from dashboard.server.login_sessions import COOKIE, PERSON
+from dashboard.server.wrong_tokens import WrongTokens, retry_after
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from dashboard.server.login_sessions import LoginSession
+    from dashboard.server.people import Access, Person
+
 TOKEN_VARIABLE = variables.TOKEN
 MIN_TOKEN = 16  # characters: too long to guess through the network
-COOKIE = "ortune_login"
-COOKIE_S = 30 * 24 * 3600
 LOGIN = "_login"
 HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines poll it without a login
 WRONG_TOKEN_S = 1.0  # delay before the next attempt
@@ -43,6 +50,7 @@ MAX_FORM_BYTES = 4096
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
 _PORTS = {"http": 80, "https": 443}
+_SENDING = ("POST", "PUT", "PATCH", "DELETE")  # uploads: viewers send nothing by HTTP
 OTHER_RUN = "Reload the page: it belongs to another run of the server."  # for a wrong key or token
 
 
@@ -167,22 +175,25 @@ def _request_headers(scope: Scope) -> _RequestHeaders:
 
 
 class Gate:
-    """ASGI middleware that passes requests of our own pages, and adds the security headers."""
+    """ASGI middleware that passes requests of our own pages and people, and adds the security headers."""
 
     stands = False  # whether a gate serves this process
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], token: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], access: Access | None = None) -> None:
         """Wrap `app`.
 
         Args:
             app: the server.
             hosts: from `own_hosts`.
-            token: that a visitor must enter once; empty: no login.
+            access: knows who a request comes from; None: no login.
         """
         self.app = app
         self.hosts = hosts
-        self.token = token
+        self.access = access
         self.inline = _inline_hashes()
+        self.provider_routes = provider.routes() if access is not None and access.providers else ()
+        self.wrong_tokens = WrongTokens()
+        self.connections = Connections(app, access, _answer) if access is not None else None
         Gate.stands = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,22 +203,45 @@ class Gate:
             return
         asked = _request_headers(scope)
         host = asked.one("host") or ""
-        if host_name(host) not in self.hosts:
+        is_ours = host_name(host) in self.hosts
+        send = self._with_security_headers(send, scope, host if is_ours else "localhost")
+        if not is_ours:
             text = "This server is not called by that name. Its operator adds names with --host."
             await _answer(scope, send, 403, text)
-        elif "origin" in asked.headers and not same_origin(asked.one("origin"), host):
+            return
+        if "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
-        elif self.token and scope["path"] != HEALTH and not self._is_known(asked):
-            await self._log_in(scope, receive, self._with_security_headers(send, host), asked)
+            return
+        if self.access is None or scope["path"] == HEALTH:
+            await self.app(scope, receive, send)
+        elif scope["path"] in self.provider_routes and scope["type"] == "http":
+            send = provider.finishing_login(scope["path"], send, self._finish_login(scope, send, asked))
+            await self.app(scope, receive, send)
+        elif not _is_login(scope) and (found := self.access.find(_cookie_in(asked))):
+            await self._serve_person(scope, receive, send, *found)
         else:
-            await self.app(scope, receive, self._with_security_headers(send, host))
+            await self._log_in(scope, receive, send, asked)
 
-    def _with_security_headers(self, send: Send, host: str) -> Send:
-        """Return a `send` that adds the headers to every answer."""
+    async def _serve_person(
+        self, scope: Scope, receive: Receive, send: Send, session: LoginSession, person: Person
+    ) -> None:
+        """Pass on a request of a person who is logged in."""
+        scope[PERSON] = person
+        if scope.get("method") in _SENDING and not person.may_act_as("engineer"):
+            text = f"Your role is {person.role}. This needs the role engineer."
+            await _answer(scope, send, 403, text)
+        else:
+            assert self.connections is not None
+            await self.connections.serve(scope, receive, send, session)
+
+    def _with_security_headers(self, send: Send, scope: Scope, host: str) -> Send:
+        """Return a `send` that adds the headers to every answer, and records what a person saves."""
         own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] == 200:
+                    record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
                 message = {**message, "headers": [*message.get("headers", []), *added]}
@@ -215,60 +249,124 @@ class Gate:
 
         return with_headers
 
-    # --- the shared token
-
-    def _is_known(self, asked: _RequestHeaders) -> bool:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load("; ".join(asked.headers.get("cookie", [])))
-        except CookieError:
-            return False
-        morsel = cookies.get(COOKIE)
-        return morsel is not None and hmac.compare_digest(
-            morsel.value.encode(), _cookie_value(self.token).encode()
-        )
+    # --- the login
 
     async def _log_in(self, scope: Scope, receive: Receive, send: Send, asked: _RequestHeaders) -> None:
-        """Show the login form, or check the entered token."""
-        is_form = scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN
+        """Show the login page, check the entered token, or lead to a provider."""
+        query = scope.get("query_string", b"").decode("latin-1")
+        is_form = _is_login(scope)
         if is_form and scope["method"] == "POST" and "origin" in asked.headers:
             form = parse_qs((await _body(receive)).decode("utf-8", "replace"))
             given, place = form.get("token", [""])[0].strip(), form.get("next", ["/"])[0]
-            if hmac.compare_digest(given.encode(), self.token.encode()):
-                await _redirect(send, _path_on_server(place), self._cookie(asked))
-                return
-            await asyncio.sleep(WRONG_TOKEN_S)
-            await _answer(
-                scope, send, 401, _page(_path_on_server(place), "That is not the token."), kind="text/html"
-            )
+            await self._check_token(scope, send, asked, given, _path_on_server(place))
+        elif is_form and scope["method"] == "GET" and (name := parse_qs(query).get("provider", [""])[0]):
+            known = self.access is not None and name in self.access.providers
+            await _redirect(send, provider.login_path(name) if known else "/")
         elif scope["type"] == "http" and "text/html" in (asked.one("accept") or ""):
-            query = scope.get("query_string", b"").decode("latin-1")
             place = "/" if is_form else scope["path"] + (f"?{query}" if query else "")
-            await _answer(scope, send, 401, _page(_path_on_server(place), ""), kind="text/html")
+            await _answer(scope, send, 401, self._page(_path_on_server(place), ""), kind="text/html")
         else:
             await _answer(scope, send, 401, "Log in first: open the dashboard in the browser.")
 
-    def _cookie(self, asked: _RequestHeaders) -> str:
-        secure = "; Secure" if (asked.one("origin") or "").startswith("https:") else ""
-        value = _cookie_value(self.token)
-        return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Lax{secure}"
+    async def _check_token(
+        self, scope: Scope, send: Send, asked: _RequestHeaders, given: str, place: str
+    ) -> None:
+        assert self.access is not None
+        address = (scope.get("client") or ("",))[0]
+        if wait_s := self.wrong_tokens.wait_s(address):
+            wait = retry_after(wait_s)
+            page = self._page(place, f"Too many wrong tokens from this address. Wait {wait} s.")
+            await _answer(scope, send, 429, page, kind="text/html", retry_after=wait)
+            return
+        await asyncio.sleep(self.wrong_tokens.delay_s())
+        try:
+            cookie = await asyncio.to_thread(self.access.log_in_by_token, given)
+        except TunerError as error:
+            await _answer(
+                scope, send, 507, self._page(place, f"{error.message} {error.hint}"), kind="text/html"
+            )
+            return
+        if cookie is not None:
+            self.wrong_tokens.forgive(address)
+            await self._end_session_before(asked)
+            secure = (asked.one("origin") or "").startswith("https:")
+            await _redirect(send, place, self._cookie(cookie, secure=secure))
+            return
+        self.wrong_tokens.count_wrong()
+        if count := self.wrong_tokens.to_log():
+            record_wrong_token(address, count)
+        await asyncio.sleep(WRONG_TOKEN_S)
+        await _answer(scope, send, 401, self._page(place, "That is not the token."), kind="text/html")
+
+    def _finish_login(self, scope: Scope, send: Send, asked: _RequestHeaders) -> provider.Finish:
+        """Return what decides on the claims of a person whom a provider has just authenticated."""
+
+        async def finish(claims: Mapping[str, object]) -> tuple[bytes, bytes] | None:
+            assert self.access is not None
+            try:
+                cookie = await asyncio.to_thread(self.access.log_in_by_claims, claims)
+            except TunerError as error:
+                text = f"{error.message} {error.hint}"
+                await _answer(scope, send, 507, self._page("/", text), kind="text/html")
+                return None
+            if cookie is None:
+                text = "This account may not use this server. Ask its operator."
+                await _answer(scope, send, 403, self._page("/", text), kind="text/html")
+                return None
+            await self._end_session_before(asked)
+            return b"set-cookie", self._cookie(cookie, secure=provider.is_encrypted()).encode()
+
+        return finish
+
+    async def _end_session_before(self, asked: _RequestHeaders) -> None:
+        """End the session that this browser had, perhaps of another person."""
+        assert self.access is not None
+        assert self.connections is not None
+        if before := self.access.sessions.find(_cookie_in(asked)):
+            self.connections.replaced.append(before.key)
+            with contextlib.suppress(TunerError):  # it has ended, until a restart
+                await asyncio.to_thread(self.access.sessions.end, before.key)
+
+    def _cookie(self, value: str, *, secure: bool) -> str:
+        assert self.access is not None
+        age = int(self.access.sessions.lasts_s)
+        flags = "HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
+        return f"{COOKIE}={value}; Path=/; Max-Age={age}; {flags}"
+
+    def _page(self, place: str, problem: str) -> str:
+        """Return the login page, with the ways to log in that this server has."""
+        assert self.access is not None
+        links = "".join(
+            f"<p><a href='{LOGIN}?{html.escape(urlencode({'provider': name}), quote=True)}'>"
+            f"{html.escape(label)}</a></p>"
+            for name, label in self.access.providers.items()
+        )
+        shown = f"<p role='alert'>{html.escape(problem)}</p>" if problem else ""
+        page = Path(__file__).with_name("login.html").read_text("utf-8")
+        head, form, foot = page.split("<!-- token -->")
+        kept = head + (form if self.access.rules().tokens else "") + foot
+        return Template(kept).substitute(
+            problem=shown, action=LOGIN, place=html.escape(place, quote=True), providers=links
+        )
 
 
-def _cookie_value(token: str) -> str:
-    """Return the content of the cookie: derived from the token, without revealing it."""
-    return hmac.new(token.encode(), b"ortune login", hashlib.sha256).hexdigest()
+def _is_login(scope: Scope) -> bool:
+    return bool(scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN)
+
+
+def _cookie_in(asked: _RequestHeaders) -> str:
+    cookies: SimpleCookie = SimpleCookie()
+    try:
+        cookies.load("; ".join(asked.headers.get("cookie", [])))
+    except CookieError:
+        return ""
+    return cookies[COOKIE].value if COOKIE in cookies else ""
 
 
 def _path_on_server(place: str) -> str:
     """Return `place` if it is a path of this server, else its start page."""
     plain = place.startswith("/") and not place.startswith("//") and place.isascii() and place.isprintable()
     return place if plain and "\\" not in place else "/"
-
-
-def _page(place: str, problem: str) -> str:
-    shown = f"<p role='alert'>{html.escape(problem)}</p>" if problem else ""
-    page = Path(__file__).with_name("login.html").read_text("utf-8")
-    return Template(page).substitute(problem=shown, action=LOGIN, place=html.escape(place, quote=True))
 
 
 async def _body(receive: Receive) -> bytes:
@@ -284,13 +382,16 @@ async def _body(receive: Receive) -> bytes:
     return b""
 
 
-async def _redirect(send: Send, place: str, cookie: str) -> None:
-    headers = [(b"location", place.encode()), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
+async def _redirect(send: Send, place: str, cookie: str = "") -> None:
+    headers = [(b"location", place.encode()), (b"content-length", b"0"), (b"cache-control", b"no-store")]
+    headers += [(b"set-cookie", cookie.encode())] if cookie else []
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain") -> None:
+async def _answer(
+    scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain", retry_after: str = ""
+) -> None:
     """Refuse a request; closing a WebSocket before it is open is a 403 to the browser."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
@@ -300,6 +401,7 @@ async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str
         (b"content-type", f"{kind}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *([(b"retry-after", retry_after.encode())] if retry_after else []),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

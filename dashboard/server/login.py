@@ -1,74 +1,41 @@
-"""Login with an OpenID provider, if Streamlit's secrets have `[auth]`; other visitors see the login only."""
+"""The login as the pages see it: who may open one, and the line with the present person."""
 
 from __future__ import annotations
-
-import os
-from collections.abc import Mapping
-from typing import Any
 
 import streamlit as st
 from streamlit import runtime
 
-from core.wire import variables
+from dashboard.format import plain
+from dashboard.server import people
 from dashboard.server.gate import Gate
-
-USERS_VARIABLE = variables.USERS  # e-mail addresses or @domains, comma-separated
-
-
-def is_configured() -> bool:
-    """Whether the operator has set up a provider."""
-    return st.secrets.load_if_toml_exists() and "auth" in st.secrets
-
-
-def _providers() -> dict[str, str]:
-    """Return name and label of each configured provider; an empty name: the only one."""
-    named = [name for name, part in st.secrets["auth"].items() if isinstance(part, Mapping)]
-    return {name: f"Log in with {name}" for name in named} or {"": "Log in"}
-
-
-def is_welcome(user: Mapping[str, Any], listed: str) -> bool:
-    """Whether a person authenticated by the provider may use this server.
-
-    Args:
-        user: claims of the provider.
-        listed: `$ORTUNE_USERS`; empty: everybody with a login.
-    """
-    wanted = {one.strip().lower() for one in listed.split(",") if one.strip()}
-    if not wanted:
-        return True
-    email = str(user.get("email") or "").lower()
-    if not email or user.get("email_verified") is False:
-        return False
-    return email in wanted or f"@{email.rpartition('@')[2]}" in wanted
 
 
 def require() -> None:
-    """Continue for a visitor with access; show the login to everybody else, and end the run."""
-    if not is_configured():
-        _require_gate()
-        return
-    if not st.user.is_logged_in:
-        st.title("ORTune")
-        for name, label in _providers().items():
-            icon = ":material/login:"
-            st.button(label, type="primary", icon=icon, on_click=st.login, args=(name,) if name else ())
+    """Continue for a visitor with access; end the run of everybody else."""
+    if not Gate.stands and type(runtime.get_instance()) is runtime.Runtime:
+        # as `streamlit run` starts a server: other pages could send it requests
+        st.error("Start it with `python -m dashboard`, which controls access.", title="No access control")
         st.stop()
-    if not is_welcome(st.user.to_dict(), os.environ.get(USERS_VARIABLE, "")):
-        st.title("ORTune")
-        st.error("This account may not use this server. Ask its operator.", title="No access")
-        log_out()
+    people.remember_session()
+    if people.person() == people.NOBODY:
+        st.error("Reload the page to log in again.", title="Your session has ended")
         st.stop()
 
 
-def log_out() -> None:
-    """Draw the button to log out, for a visitor with a provider's login."""
-    if is_configured() and st.user.is_logged_in:
-        st.button("Log out", key="log_out", type="tertiary", icon=":material/logout:", on_click=st.logout)
-
-
-def _require_gate() -> None:
-    """Refuse a server without the gate, as `streamlit run` starts one: other pages could send it requests."""
-    if Gate.stands or type(runtime.get_instance()) is not runtime.Runtime:
+def account() -> None:
+    """Draw who is logged in, with which role, and the ways to log out; nothing without login."""
+    if not people.has_login():
         return
-    st.error("Start it with `python -m dashboard`, which controls access.", title="No access control")
-    st.stop()
+    one = people.person()
+    label = f"{plain(one.name)} · {one.role}"
+    with st.popover(label, icon=":material/account_circle:", type="tertiary", key="account"):
+        st.button("Log out", key="log_out", icon=":material/logout:", on_click=people.log_out)
+        st.button(
+            "Log out everywhere",
+            key="log_out_everywhere",
+            icon=":material/devices:",
+            on_click=people.log_out_everywhere,
+            help="Ends all your sessions in all browsers. All people with the same token are logged out, too."
+            if one.id.startswith("token")
+            else "Ends all your sessions in all browsers.",
+        )

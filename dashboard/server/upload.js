@@ -94,7 +94,7 @@ export default function (component) {
       setTriggerValue("uploaded", { batch: data.batch, names: files.map(f => f.name) })
     } catch (error) {
       box.ariaBusy = "false"
-      say(`Upload failed: ${error.message}.`, true)
+      say(`Upload failed: ${error.message.replace(/\.$/, "")}.`, true)
     } finally {
       running.delete(box); bar.hidden = true; stop.hidden = true; input.value = ""
     }

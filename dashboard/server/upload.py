@@ -21,7 +21,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -34,8 +34,11 @@ from starlette.routing import Route
 from core.store import home
 from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
-from dashboard import messages, url_state
-from dashboard.format import size
+from core.wire.files import made_private, private_opener
+from dashboard import messages, state, url_state
+from dashboard.format import size as size_text
+from dashboard.server import people, quotas
+from dashboard.server.audited import record_upload
 from dashboard.server.gate import OTHER_RUN, same_origin
 
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
@@ -95,9 +98,10 @@ async def put(request: Request) -> Response:
     target = folder() / batch / name
     part = target.with_name(f".{uuid.uuid4().hex}.part")
     declared = int(request.headers["content-length"])
+    _name_person(batch, request.scope)
     try:
         with _room.reserved(part, declared):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            made_private(target.parent)
             await _stream(request, part, declared)
             part.replace(target)
     except _RefusedError as refused:
@@ -111,6 +115,7 @@ async def put(request: Request) -> Response:
         return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
     finally:
         part.unlink(missing_ok=True)
+    record_upload(request.scope, name, declared)
     return JSONResponse({"name": name, "size_bytes": declared})
 
 
@@ -161,12 +166,29 @@ class _ReservedSpace:
             files, waiting = _waiting()
             if files + len(self._to_come) >= MOST_FILES or waiting + to_come > _quota_bytes():
                 raise _RefusedError(507, "Too many uploads wait to be read. Try again later.")
+            self._check_person(part.parent.name, size)
             self._to_come[part] = size
         try:
             yield
         finally:
             with self._lock:
                 del self._to_come[part]
+
+    def _check_person(self, batch: str, size: int) -> None:
+        """Refuse a file with which the uploads of its person would exceed the quota."""
+        person = _persons.get(batch, "")
+        most = people.quotas().upload_bytes if person else None
+        if most is None:
+            return
+        used = sum(left for part, left in self._to_come.items() if _persons.get(part.parent.name) == person)
+        used += waiting_of().get(person, 0)
+        if used + size > most:
+            raise _RefusedError(
+                507,
+                f"This file has {size_text(size)}, and your other uploads that are not imported yet have "
+                f"{size_text(used)}. The limit is {size_text(most)}. Import those first, or ask an admin for "
+                "a higher limit.",
+            )
 
     def count_written(self, part: Path, size: int) -> None:
         """Count `size` bytes as written; refused if other files have taken the space meanwhile."""
@@ -203,6 +225,31 @@ def _waiting() -> tuple[int, int]:
     return files, size
 
 
+_persons: dict[str, str] = {}  # batch -> the person who sent its last file; without admins
+MOST_BATCHES = 10_000  # that are known
+
+
+def _name_person(batch: str, scope: Mapping[str, Any]) -> None:
+    """Remember who sends a file, for the quota."""
+    one = people.of_request(scope)
+    if one.may_act_as("admin"):
+        _persons.pop(batch, None)
+        return
+    while len(_persons) >= MOST_BATCHES:
+        _persons.pop(next(iter(_persons)), None)
+    _persons[batch] = one.id
+
+
+def waiting_of() -> dict[str, int]:
+    """Return the bytes of the uploads of each person that are not imported yet."""
+    found: dict[str, int] = {}
+    for batch, person in list(_persons.items()):
+        for path in (folder() / batch).glob("*"):
+            with contextlib.suppress(OSError):  # just processed
+                found[person] = found.get(person, 0) + path.stat().st_size
+    return found
+
+
 def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
@@ -210,7 +257,7 @@ def _existing(path: Path) -> Path:
 async def _stream(request: Request, part: Path, declared: int) -> None:
     """Write the incoming bytes, exactly as many as `declared`."""
     stored, chunks = 0, request.stream()
-    with part.open("xb") as file:
+    with open(part, "xb", opener=private_opener) as file:
         while True:
             async with asyncio.timeout(IDLE_S):
                 chunk = await anext(chunks, None)
@@ -291,7 +338,7 @@ def keep(files: Sequence[Path], place: Path) -> list[Path]:
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     target = place / digest.hexdigest()[:16]
-    target.mkdir(parents=True, exist_ok=True)
+    made_private(target)
     kept = [file.replace(target / file.name) for file in files]
     discard(files)
     return kept
@@ -331,6 +378,9 @@ def uploader(
             return
         st.session_state[batch_key] = uuid.uuid4().hex
         try:
+            people.require("engineer")
+            if (actor := state.present_actor()) is not None:
+                quotas.check_disk(state.store(), actor)
             on_upload(claim_files(str(sent["batch"]), [str(name) for name in sent["names"]]))
         except TunerError as error:
             refuse(key, error)
@@ -339,7 +389,7 @@ def uploader(
         key=key,
         data={
             "label": label,
-            "hint": f"{hint} Up to {size(most)} each.",
+            "hint": f"{hint} Up to {size_text(most)} each.",
             "accept": accept,
             "multiple": multiple,
             "batch": st.session_state[batch_key],

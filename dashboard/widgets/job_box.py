@@ -7,6 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.api.session import Status
+from core.wire.errors import TunerError
 from dashboard import live_events, messages, session_jobs, state
 from dashboard.live_events import Event
 from dashboard.widgets import live_view
@@ -78,9 +79,16 @@ def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
         key=key,
         icon=":material/stop_circle:",
         help=help,
-        on_click=state.scheduler().cancel,
+        on_click=_cancel,
         args=(job,),
     )
+
+
+def _cancel(job: str) -> None:
+    try:
+        state.scheduler().cancel(job)
+    except TunerError as error:  # the job of another person
+        messages.keep_error(error)
 
 
 def report_end(

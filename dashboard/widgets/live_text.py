@@ -10,6 +10,7 @@ from core.api.session import WAITING_IDLE, Status
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.show import interim
+from core.show.words import start_words
 from dashboard import format
 
 
@@ -111,7 +112,7 @@ def waiting_text(status: Status, what: str) -> str:
         return "Waiting for a turn on this machine"
     who = f"{status.holder} uses the machine" if status.holder else "The machine is in use"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
-    return f"{who}; {turn}."
+    return f"{who}; {turn}; {start_words(status.starts_in_s)}."
 
 
 def step_text(status: Status) -> str:

@@ -61,4 +61,5 @@ def _event(own: str) -> Event:
 
 def _is_own_entry(entry: Entry, own: Status) -> bool:
     """Whether an entry of the machine's queue is the job that this session started."""
-    return session_jobs.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
+    named = entry.pid == os.getpid() and entry.what == own.what
+    return session_jobs.is_active(own) and named and entry.place == own.place

@@ -27,6 +27,11 @@ OTHERS = (  # not ours, but obeyed
     ("NO_COLOR", "Turns colours on the terminal off."),
     ("ORT_DISABLE_TELEMETRY", "ORTune sets it to `1` in every process: ONNX Runtime sends no telemetry."),
 )
+QUOTAS = (  # as in `people_file.Quotas`
+    ("upload_bytes", "Bytes of uploads that are not imported yet."),
+    ("disk_bytes", "Bytes of models, raw measurements, bundles and other files of results."),
+    ("machine_s_per_day", "Seconds of jobs in the last 24 hours. A job that runs is not interrupted."),
+)
 TESTS = (  # of the test suite
     ("ORTUNE_CHROMIUM", "The browser; default: Chromium or Chrome on the path, else Playwright's."),
 )
@@ -45,6 +50,8 @@ def environment() -> str:
         f"The dashboard removes `{TOKEN}` from its environment after reading it.",
         "These variables of other tools also have an effect:",
         table(["Variable", "Effect"], ([code(name), text] for name, text in OTHERS)),
+        "The section `[quotas]` of the people file limits each person but admins:",
+        table(["Limit", "Of"], ([code(name), text] for name, text in QUOTAS)),
         "The test suite reads:",
         table(["Variable", "Sets"], ([code(name), text] for name, text in TESTS)),
         "## Home folder",

@@ -115,7 +115,7 @@ class Server(Line):
                 stdout=subprocess.DEVNULL,
                 stderr=self.log,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "ORTUNE_SANDBOX": "off"},
                 start_new_session=True,
             )
             assert self.process.stdin is not None
@@ -259,7 +259,7 @@ def test_a_contestant_holds_numpy_and_onnxruntime_only(
     core = {name for name in modules if name.startswith("core.")}
     assert {name.split(".")[1] for name in core} == {"wire", "worker"}
     loaded = {name.split(".")[2] for name in core if name.startswith("core.worker.")}
-    assert loaded == {"__main__", "forkserver", "lifeline", "measure", "session"}
+    assert loaded == {"__main__", "forkserver", "lifeline", "measure", "sandbox", "session"}
 
 
 def test_a_fresh_process_serves_the_same_commands(tmp_path: Path, plan: Any) -> None:
@@ -435,7 +435,7 @@ def test_a_killed_parent_leaves_neither_server_nor_frozen_contestant() -> None:
         [sys.executable, "-c", PARENT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ORTUNE_SANDBOX": "off"},
     ) as parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]

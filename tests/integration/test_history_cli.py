@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +186,30 @@ def test_tags_are_made_found_again_and_removed(cli: CommandLine) -> None:
     assert errors_of("history", document) == []
 
 
+def test_results_are_made_private_shared_and_found_as_ones_own(cli: CommandLine) -> None:
+    first, second = f"{1:016x}", f"{2:016x}"
+    assert listed(cli, "--mine") == [3, 2, 1]
+    now = cli.run("unshare", first, second, "--json").document
+    assert {name: one["private"] for name, one in now["visibility"].items()} == {first: True, second: True}
+    assert errors_of("unshare", now) == []
+    assert cli.run("history", "--wide").out.count("private") == 2
+    document = cli.run("history", "--mine", "--json").document
+    private = {name for name, one in document["visibility"].items() if one["private"]}
+    assert private == {first, second}
+    assert errors_of("history", document) == []
+    assert cli.run("share", first).out == "1 result is shared.\n"
+    assert cli.run("history", "--wide").out.count("private") == 1
+    other = Store(cli.home / "ortune.db").for_person("ben@example.org", sees_all=False)
+    assert [one.id for one in other.trials()] == [f"{3:016x}", first]
+    other.create_trial(replace(other.trial(first), id=f"{9:016x}", created_at=9e9))
+    assert listed(cli) == [9, 3, 2, 1]
+    assert listed(cli, "--mine") == [3, 2, 1]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
+        (("unshare", "feedbeef"), "`feedbeef`"),
         (("tag", "feedbeef", "--star"), "`feedbeef`"),
         (("tag", f"{1:016x}", "--label", "x" * 41), "is no label"),
         (("tag", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),

@@ -235,7 +235,7 @@ def test_a_comparison_waits_in_its_turn_and_nobody_measures_meanwhile(
     assert (status.state, status.place, status.holder) == ("WAITING", 0, "")
     assert status.text.startswith("yes uses 1.2 cores")
     assert status.started_at is None  # the wait is not its own time, and must not spoil predictions
-    assert [entry.running for entry in MachineQueue().entries()] == [True]
+    assert [entry.running for entry in MachineQueue().entries()] == [True, False]
     assert (one.status(behind).place, one.status(behind).holder) == (1, "tester: measure m")
     assert compared == []
     gate.open.set()

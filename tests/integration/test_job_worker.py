@@ -54,6 +54,7 @@ def pid_from(folder: Path) -> int:
 def test_answer_and_progress_come_through(worker):
     command = worker("""
         request = json.loads(sys.stdin.readline())
+        assert request["with"].pop("sandbox")["network"] is False
         say(live={"stage": "runs", "done": 3, "total": 9, "text": "half"})
         say(ok={"got": request})
     """)

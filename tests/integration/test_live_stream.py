@@ -7,7 +7,9 @@ import http.client
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,19 +19,20 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from core.wire.errors import StoreError
-from dashboard.server import live
+from dashboard.server import live, people_file
 from dashboard.server.gate import Gate
+from dashboard.server.login_sessions import COOKIE, LoginSessions
+from dashboard.server.people import Access
+from dashboard.server.people_file import Rules, Token
 from tests.serving import ask, free_port
 from tests.waiting import WAIT_S, wait_until
 
-TOKEN = "a token that visitors share"
-
 
 @contextlib.contextmanager
-def served(token: str = "") -> Iterator[str]:
+def served(access: Access | None = None) -> Iterator[str]:
     """Serve the route alone, behind the gate."""
     port = free_port()
-    gate = Middleware(Gate, hosts={"127.0.0.1"}, token=token)
+    gate = Middleware(Gate, hosts={"127.0.0.1"}, access=access)
     app = Starlette(routes=live.ROUTES, middleware=[gate])
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -233,11 +236,43 @@ def test_strangers_are_refused(url: str, streams: live.Streams, poll: str) -> No
     assert ask(url, path, method="POST").status == 405
 
 
-def test_without_the_login_nobody_looks_on(streams: live.Streams) -> None:
+def access_by_tokens(home: Path) -> Access:
+    """Access by the tokens "ann" and "bob", of a viewer and an engineer."""
+    tokens = (
+        Token("ann", people_file.hash_of("ann"), "viewer"),
+        Token("bob", people_file.hash_of("bob"), "engineer"),
+    )
+    return Access(lambda: Rules(tokens=tokens), LoginSessions(home), {})
+
+
+def test_without_the_login_nobody_looks_on(streams: live.Streams, tmp_path: Path) -> None:
     streams.offer("job", Job())
-    with served(TOKEN) as url:
+    with served(access_by_tokens(tmp_path)) as url:
         for path in (live.address("job"), f"{live.address('job')}&poll=1"):
             assert ask(url, path).status == 401
+
+
+def test_a_stream_ends_with_the_session_of_its_listener_and_with_no_other(
+    streams: live.Streams, tmp_path: Path
+) -> None:
+    streams.offer("job", Job())
+    access = access_by_tokens(tmp_path)
+    cookies = {name: access.log_in_by_token(name) for name in ("ann", "bob")}
+    with served(access) as url:
+        with contextlib.ExitStack() as stack:
+            heard = {}
+            for name, cookie in cookies.items():
+                asked = urllib.request.Request(
+                    url + live.address("job"), headers={"Cookie": f"{COOKIE}={cookie}"}
+                )
+                heard[name] = stack.enter_context(urllib.request.urlopen(asked, timeout=WAIT_S))
+                assert heard[name].readline().startswith(b"retry")
+            assert access.sessions.end_all("token:ann") == 1
+            heard["ann"].read()  # to the end
+            assert streams.listeners("job") == 1
+            assert access.sessions.end_all("token:bob") == 1
+            heard["bob"].read()
+        assert ask(url, live.address("job"), Cookie=f"{COOKIE}={cookies['ann']}").status == 401
 
 
 # --- the streams themselves

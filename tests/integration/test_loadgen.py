@@ -27,6 +27,8 @@ ROWS = 16
 
 # A worker in which the inferences of LoadGen do something else from the 50th on; the lines replace `...`.
 OTHER_CALLS = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker enters its sandbox with a single thread
 from dataclasses import replace
 from core.worker import __main__ as worker
 from core.worker.measure import loadgen

@@ -41,6 +41,7 @@ PAIR = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 # One more command, `where`, for the places of what a run reads and writes.
 WITH_WHERE = """
 import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a worker enters its sandbox with a single thread
 import core.worker.__main__ as worker
 import core.worker.measure.contestant as contestant
 

@@ -163,7 +163,7 @@ def test_a_job_that_gives_way_lets_those_who_wait_go_first(schedulers):
     assert begun.wait(WAIT_S)
     here = one.submit(job_types.worker("export", {}, what="here"))
     elsewhere = other.submit(job_types.worker("export", {}, what="elsewhere"))
-    wait_until(lambda: len(one.queue.entries()) == 2, "the other never waited")
+    wait_until(lambda: len(one.queue.entries()) == 3, "the other never waited")
     asked.set()
     assert one.join(WAIT_S)
     assert other.join(WAIT_S)

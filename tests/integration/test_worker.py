@@ -40,7 +40,7 @@ def start(workers: list[Worker], *command: str) -> Worker:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ORTUNE_SANDBOX": "off"},
     )
     workers.append(worker)
     return worker
@@ -278,7 +278,7 @@ def test_a_worker_writes_nothing_into_the_home_of_its_user(tmp_path: Path) -> No
     request = {"do": "profile", "with": plan}
     with subprocess.Popen(
         [sys.executable, "-m", "core.worker"],
-        env=environment | {"HOME": str(home), "ORT_DISABLE_TELEMETRY": "0"},
+        env=environment | {"HOME": str(home), "ORT_DISABLE_TELEMETRY": "0", "ORTUNE_SANDBOX": "off"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as worker:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.wire import channel
+from core.wire import EmptyReply, Request, channel
 from core.wire.channel import BrokenChannel, LineSplitter, RequestChannel, line, obey
 from core.wire.errors import ModelError, record_from_exception
 
@@ -112,11 +112,47 @@ class TestAsking:
 
     def test_a_flood_without_an_end_is_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(channel, "MAX_LINE_BYTES", 1000)
-        channel_state = RequestChannel()
-        channel_state.receive_bytes(b"x" * 1000 + b"\n" + b"y" * 1000)
+        pieces = LineSplitter()
+        pieces.complete_lines(b"x" * 1000 + b"\n" + b"y" * 1000)
         with pytest.raises(BrokenChannel) as caught:
-            channel_state.receive_bytes(b"z")
+            pieces.complete_lines(b"z")
         assert caught.value.noise == b"y" * 400
+
+    def test_a_flood_of_short_lines_is_cut_at_what_the_request_allows(self) -> None:
+        channel_state = RequestChannel()
+        progress = line({"id": 1, "live": {"stage": "s", "done": 1, "total": 2, "text": ""}})
+        channel_state.request(Request("x", EmptyReply, 100 * len(progress)), {})
+        channel_state.receive_bytes(progress * 100)
+        with pytest.raises(BrokenChannel):
+            channel_state.receive_bytes(b"\n")
+        channel_state.request(Request("x", EmptyReply, 100), {})
+        channel_state.receive_bytes(b"\n")  # each request has its own
+
+    def test_progress_is_short_plain_and_counted_in_numbers_that_every_reader_has(self) -> None:
+        channel_state, told = RequestChannel(), []
+        channel_state.request("x", {})
+        live = {
+            "stage": "\x1b[31m" + "s" * 500,
+            "done": -(10**30),
+            "total": 10**30,
+            "text": "\u202e\0" + "t" * 9999,
+        }
+        channel_state.receive_bytes(line({"id": 1, "live": live}))
+        assert channel_state.reply(lambda *facts: told.append(facts)) is None
+        ((stage, done, total, text),) = told
+        assert stage.startswith("\\x1b[31ms")
+        assert text.startswith("\\u202e\\x00t")
+        assert (done, total) == (0, 1 << 53)
+        assert len(stage) < 200
+        assert len(text) < 500
+
+    def test_a_message_that_would_fill_the_memory_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(channel, "MOST_CONTAINERS", 1000)
+        channel_state = RequestChannel()
+        channel_state.request("x", {})
+        channel_state.receive_bytes(b'{"id":1,"ok":{"a":[' + b"[]," * 1000 + b"[]]}}\n")
+        with pytest.raises(BrokenChannel):
+            channel_state.reply()
 
 
 def test_lines_are_the_same_however_they_are_cut() -> None:

@@ -220,7 +220,7 @@ class TestEnds:
         with theirs:
             theirs.sendall(b'{"id": 1, "error": {"type": "ModelError", "message": "No.", "hint": ""}}\n')
             with pytest.raises(ModelError, match=r"No\."):
-                worker.ask(wire.LOAD, {}, timeout_s=5.0)
+                worker.ask(wire.WARM, {}, timeout_s=5.0)
             assert worker.alive
         worker.kill()
 

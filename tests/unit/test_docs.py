@@ -275,7 +275,8 @@ def is_missing(call: list[str]) -> bool:
     """Whether a call names a script, a module or a target of `make` that the repository lacks."""
     match call:
         case ["python", "-m", module, *_]:
-            return not (ROOT / module / "__main__.py").is_file()
+            place = ROOT / module.replace(".", "/")
+            return not ((place / "__main__.py").is_file() or place.with_suffix(".py").is_file())
         case ["python", script, *_] if "/" in script:
             return not (ROOT / script).is_file()
         case ["make", *targets]:
@@ -290,7 +291,12 @@ def test_every_documented_script_and_target_exists(path: Path) -> None:
 
 
 def test_a_missing_script_or_target_would_be_noticed() -> None:
-    for line in ("make gone", "python sample_models/gone.py", ".venv/bin/python -m gone"):
+    for line in (
+        "make gone",
+        "python sample_models/gone.py",
+        ".venv/bin/python -m gone",
+        "python -m core.gone",
+    ):
         assert [is_missing(call) for call in calls_of(line)] == [True]
     assert first_scripts()
 

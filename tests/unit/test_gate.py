@@ -8,15 +8,26 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import streamlit as st
 import typer
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from core.store import audit
+from core.wire import variables
+from core.wire.errors import SpecError
+from core.wire.variables import PEOPLE, USERS
 from dashboard import __main__ as server
-from dashboard.server import gate, login
+from dashboard.server import gate, login, people, people_file, provider
+from dashboard.server.login_sessions import COOKIE, LoginSessions
+from dashboard.server.people import Access
+from dashboard.server.people_file import Role, Rules, Token, without_file
 
 HOST = "127.0.0.1:8501"
 TOKEN = "correct horse battery"
@@ -36,6 +47,7 @@ class Answer:
     """What came back: of a WebSocket the status is 101 when it was opened."""
 
     def __init__(self, sent: list[Message]) -> None:
+        self.sent = sent
         first = sent[0]
         kinds = {"websocket.accept": 101, "websocket.close": 403}
         self.status = kinds.get(first["type"]) or first["status"]
@@ -45,6 +57,10 @@ class Answer:
 
 def ask(
     *,
+    app: ASGIApp = app,
+    access: Access | None = None,
+    served: gate.Gate | None = None,
+    query: bytes = b"a=1",
     token: str = "",
     kind: str = "http",
     method: str = "GET",
@@ -56,7 +72,7 @@ def ask(
     """Send one request through a gate; a Host of our own unless `headers` says otherwise."""
     named = headers if headers is not None else [("host", HOST)]
     raw = [(k.encode(), v.encode("latin-1")) for k, v in [*named, *more.items()]]
-    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=1", "headers": raw}
+    scope = {"type": kind, "method": method, "path": path, "query_string": query, "headers": raw}
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -65,8 +81,25 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(gate.Gate(app, hosts=HOSTS, token=token)(scope, receive, send))
+    server = served or gate.Gate(app, hosts=HOSTS, access=access or access_by(token))
+    asyncio.run(server(scope, receive, send))
     return Answer(sent)
+
+
+HOME: list[Path] = []  # of this test
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    HOME[:] = [tmp_path]
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
+
+
+def access_by(token: str) -> Access | None:
+    """Who has access to a server with this shared token; each call is a server that has just been started."""
+    if not token:
+        return None
+    return Access(lambda: without_file("", token), LoginSessions(HOME[0]), {})
 
 
 # --- Host and Origin
@@ -261,6 +294,194 @@ def test_a_forged_cookie_is_none(cookie: str) -> None:
     assert ask(token=TOKEN, cookie=cookie).status == 401
 
 
+# --- people
+
+
+def person(role: Role) -> dict[str, Any]:
+    """Arguments of `ask` for a server with a person of this role, and the cookie of this person."""
+    access = Access(lambda: Rules(tokens=(Token("ann", "a" * 64, role),)), LoginSessions(HOME[0]), {})
+    cookie = access.sessions.begin("token:ann", token="a" * 64)
+    return {"access": access, "cookie": f"{COOKIE}={cookie}", "origin": f"http://{HOST}"}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/api/upload/x/y", "/_stcore/upload_file/a/b", "/any"])
+def test_a_viewer_sends_nothing_and_an_engineer_does(method: str, path: str) -> None:
+    assert ask(method=method, path=path, **person("viewer")).status == 403
+    assert ask(path=path, **person("viewer")).status == 200
+    assert ask(kind="websocket", path=path, **person("viewer")).status == 101
+    assert ask(method=method, path=path, **person("engineer")).status == 200
+
+
+def test_the_request_knows_its_person() -> None:
+    seen: list[object] = []
+
+    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(people.of_request(scope))
+        await app(scope, receive, send)
+
+    ask(app=look, **person("engineer"))
+    assert seen == [people.Person("token:ann", "ann", "engineer")]
+
+
+def test_an_upload_ends_with_the_session_of_its_sender() -> None:
+    known = person("engineer")
+    ended: list[str] = []
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.to_thread(known["access"].sessions.end_all, "token:ann")
+            await asyncio.Event().wait()
+        finally:
+            ended.append("upload")
+
+    answer = ask(app=slow, method="PUT", path="/api/upload/x/y", **known)
+    assert answer.status == 401
+    assert ended == ["upload"]
+
+
+def test_a_page_goes_to_the_login_when_its_session_ends() -> None:
+    known = person("viewer")
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.to_thread(known["access"].sessions.end_all, "token:ann")
+        await asyncio.Event().wait()
+
+    sent = ask(app=page, kind="websocket", **known).sent
+    assert [one["type"] for one in sent] == ["websocket.accept", "websocket.send", "websocket.close"]
+    message = ForwardMsg.FromString(sent[1]["bytes"])
+    assert message.WhichOneof("type") == "auth_redirect"
+
+
+@pytest.mark.parametrize(("replaced", "place"), [(False, "/auth/logout"), (True, "")])
+def test_a_page_of_a_provider_goes_to_its_log_out_but_not_after_another_login(
+    replaced: bool, place: str
+) -> None:
+    listed = Rules(addresses={"ann@example.org": "engineer"})
+    access = Access(lambda: listed, LoginSessions(HOME[0]), {"default": "Log in"})
+    before = str(access.log_in_by_claims({"email": "ann@example.org"}))
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        if replaced:
+            served.connections.replaced.append(people_file.hash_of(before))  # type: ignore[union-attr]
+        await asyncio.to_thread(access.log_in_by_claims, {"email": "ann@example.org"})
+        await asyncio.to_thread(access.sessions.end, people_file.hash_of(before))
+        await asyncio.Event().wait()
+
+    served = gate.Gate(page, hosts=HOSTS, access=access)
+    sent = ask(served=served, kind="websocket", cookie=f"{COOKIE}={before}", origin=f"http://{HOST}").sent
+    assert ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == place
+
+
+def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
+    known = person("viewer")
+    known["access"].sessions.lasts_s = 0.5
+
+    async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.Event().wait()
+
+    sent = ask(app=page, kind="websocket", **known).sent
+    assert ForwardMsg.FromString(sent[1]["bytes"]).auth_redirect.url == ""  # its own one again
+    assert sent[2]["type"] == "websocket.close"
+
+
+def test_a_login_as_somebody_else_ends_the_session_before() -> None:
+    tokens = (
+        Token("ann", people_file.hash_of("of ann"), "viewer"),
+        Token("bob", people_file.hash_of("of bob"), "admin"),
+    )
+    access = Access(lambda: Rules(tokens=tokens), LoginSessions(HOME[0]), {})
+    body = urlencode({"token": "of bob"}).encode()
+    before = str(access.log_in_by_token("of ann"))
+    answer = ask(
+        access=access,
+        method="POST",
+        path="/_login",
+        body=body,
+        origin=f"http://{HOST}",
+        cookie=f"{COOKIE}={before}",
+    )
+    assert answer.status == 303
+    assert access.find(before) is None
+    found = access.find(cookie_of(answer).partition("=")[2])
+    assert found is not None
+    assert found[1].id == "token:bob"
+
+
+def test_only_the_routes_of_a_provider_are_open_and_their_claims_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = Rules(addresses={"ann@example.org": "engineer"})
+    access = Access(lambda: listed, LoginSessions(HOME[0]), {"default": "Log in"})
+    monkeypatch.setattr(provider, "is_encrypted", lambda: True)
+    claims: dict[str, Any] = {}
+    monkeypatch.setattr(provider, "_claims", lambda headers: claims)
+    paths = ["/api/upload/x/auth/login", "/ortune/live/oauth2callback", "/x/auth/logout", "/auth/login/x"]
+    assert [ask(access=access, path=one).status for one in paths] == [401] * 4
+    assert ask(access=access, kind="websocket", path="/auth/login").status == 403
+    assert ask(access=access, path="/auth/login").status == 200
+    callback = ask(access=access, path="/oauth2callback")
+    assert (callback.status, callback.headers.get("set-cookie")) == (200, None)
+    claims |= {"email": "ann@example.org"}
+    callback = ask(access=access, path="/oauth2callback")
+    assert callback.status == 200
+    assert "Secure" in callback.headers["set-cookie"]
+    found = access.find(cookie_of(callback).partition("=")[2])
+    assert found is not None
+    assert found[1].role == "engineer"
+    again = ask(access=access, path="/oauth2callback", cookie=cookie_of(callback))
+    assert access.find(cookie_of(callback).partition("=")[2]) is None
+    assert access.find(cookie_of(again).partition("=")[2]) is not None
+    claims |= {"email": "eve@example.org"}
+    refused = ask(access=access, path="/oauth2callback")
+    assert (refused.status, refused.headers.get("set-cookie")) == (403, None)
+    assert "inside" not in refused.text
+
+
+def test_the_login_page_shows_the_ways_that_there_are() -> None:
+    def shown(access: Access) -> str:
+        return ask(access=access, accept="text/html").text
+
+    by_token = shown(Access(lambda: without_file("", TOKEN), LoginSessions(HOME[0]), {}))
+    assert 'name="token"' in by_token
+    assert "provider=" not in by_token
+    providers = {"a<b": "Log in with a<b"}
+    by_provider = shown(Access(lambda: without_file("", ""), LoginSessions(HOME[0]), providers))
+    assert 'name="token"' not in by_provider
+    assert "provider=a%3Cb" in by_provider
+    assert "a<b" not in by_provider
+    access = Access(lambda: without_file("", ""), LoginSessions(HOME[0]), providers)
+    other = ask(access=access, path="/_login", query=b"provider=other")
+    assert (other.status, other.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize(
+    ("disposition", "file"),
+    [
+        ('attachment; filename="m.onnx"', "m.onnx"),
+        ("attachment; filename*=utf-8''m%C3%B6.yaml", "m\u00f6.yaml"),
+        ("inline", None),
+        (None, None),
+    ],
+)
+def test_a_saved_file_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disposition: str | None, file: str | None
+) -> None:
+    monkeypatch.setenv(variables.HOME, str(tmp_path))
+    headers = [] if disposition is None else [(b"content-disposition", disposition.encode())]
+
+    async def saving(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    assert ask(app=saving).status == 200
+    recorded = [(one.action, one.who, one.more["file"]) for one in audit.entries(tmp_path)]
+    assert recorded == ([] if file is None else [("export", "local", file)])
+
+
 # --- who must have a login
 
 
@@ -271,8 +492,9 @@ def start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     monkeypatch.setattr(server, "serve", lambda address, port, **how: served.append(how))
     monkeypatch.setattr(server, "_cannot_listen", lambda address, port: "")
     monkeypatch.setattr(os, "chdir", lambda path: None)
-    monkeypatch.setattr(login, "is_configured", lambda: False)
-    monkeypatch.delenv(gate.TOKEN_VARIABLE, raising=False)
+    monkeypatch.setattr(provider, "providers", dict)
+    for name in (gate.TOKEN_VARIABLE, USERS, PEOPLE):
+        monkeypatch.delenv(name, raising=False)
 
     def run(**options: Any) -> Any:
         served.clear()
@@ -294,48 +516,69 @@ def test_an_address_beyond_this_machine_needs_a_login(
     said = start(address=address)
     assert "without a login" in said
     assert "--insecure" in said
-    assert start(address=address, insecure=True)["token"] == ""
+    assert start(address=address, insecure=True)["access"] is None
     monkeypatch.setenv(gate.TOKEN_VARIABLE, TOKEN)
-    assert start(address=address)["token"] == TOKEN
+    rules = start(address=address)["access"].rules()
+    assert rules.token(TOKEN).role == "admin"
+    assert rules.token("another") is None
     monkeypatch.setenv(gate.TOKEN_VARIABLE, "short")
     assert "5 characters" in start(address=address)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
 def test_this_machine_alone_needs_none(start: Callable[..., Any], address: str) -> None:
-    assert start(address=address)["token"] == ""
+    assert start(address=address)["access"] is None
 
 
 def test_a_provider_is_a_login_where_its_library_is(
     start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "is_configured", lambda: True)
+    monkeypatch.setattr(provider, "providers", lambda: {"default": "Log in"})
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     assert "Authlib" in start(address="0.0.0.0")
     monkeypatch.setattr(server, "find_spec", lambda name: object())
-    assert start(address="0.0.0.0")["token"] == ""
+    assert start(address="0.0.0.0")["access"].providers == {"default": "Log in"}
+
+
+def test_a_people_file_needs_a_way_to_log_in_and_no_other_list(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "people.toml"
+    file.write_text('[people]\n"ann@example.org" = "admin"\n')
+    file.chmod(0o600)
+    monkeypatch.setenv(PEOPLE, str(file))
+    assert "nobody can log in" in start()
+    monkeypatch.setattr(provider, "providers", lambda: {"default": "Log in"})
+    monkeypatch.setattr(server, "find_spec", lambda name: object())
+    found = start(session_hours=3)["access"]
+    assert found.rules().role_of({"email": "ann@example.org"}) == "admin"
+    assert found.sessions.lasts_s == 3 * 3600
+    monkeypatch.setenv(USERS, "@example.org")
+    assert USERS in start()
+    monkeypatch.delenv(USERS)
+    file.write_text('[people]\n"ann@example.org" = "root"\n')
+    assert "line 2" in start()
+    monkeypatch.setenv(PEOPLE, str(tmp_path / "missing.toml"))
+    assert "missing.toml" in start()
+
+
+def test_secrets_that_cannot_be_read_are_no_open_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.write_text("[auth\n")
+    monkeypatch.setattr(config, "get_option", lambda name: [str(secrets)])
+    monkeypatch.setattr(st.secrets, "load_if_toml_exists", lambda: False)
+    with pytest.raises(SpecError, match=re.escape(str(secrets))):
+        provider.is_configured()
+    secrets.unlink()
+    assert not provider.is_configured()
 
 
 @pytest.mark.parametrize("name", ["http://tune.example.org", "tune.example.org:80", "a/b", "", "a b"])
 def test_a_name_that_no_browser_sends_is_refused(start: Callable[..., Any], name: str) -> None:
     assert "host" in start(host=[name])
     assert "tune.example.org" in start(host=["Tune.Example.org"])["hosts"]
-
-
-@pytest.mark.parametrize(
-    ("user", "listed", "welcome"),
-    [
-        ({"email": "ann@example.org"}, "", True),
-        ({"email": "Ann@Example.org"}, "ann@example.org", True),
-        ({"email": "bob@example.org"}, "ann@example.org, @example.org", True),
-        ({"email": "bob@evil.example"}, "ann@example.org,@example.org", False),
-        ({"email": "bob@sub.example.org"}, "@example.org", False),
-        ({"email": "ann@example.org", "email_verified": False}, "ann@example.org", False),
-        ({}, "@example.org", False),
-    ],
-)
-def test_who_is_welcome(user: dict[str, Any], listed: str, welcome: bool) -> None:
-    assert login.is_welcome(user, listed) is welcome
 
 
 @pytest.mark.parametrize("stands", [True, False])
@@ -349,7 +592,6 @@ def test_a_server_without_the_gate_shows_nothing(monkeypatch: pytest.MonkeyPatch
     shown: list[str] = []
     served = object.__new__(login.runtime.Runtime)
     with monkeypatch.context() as patch:
-        patch.setattr(login, "is_configured", lambda: False)
         patch.setattr(login.runtime, "get_instance", lambda: served)
         patch.setattr(login.st, "error", lambda text, **_: shown.append(text))
         patch.setattr(login.st, "stop", stop)

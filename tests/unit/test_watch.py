@@ -19,4 +19,7 @@ def test_nothing_of_others_can_steer_the_terminal() -> None:
         holder="\x1b]0;x\x07A\nb: y",
     )
     Progress(stream, quiet=False).show(status)
-    assert stream.getvalue() == ("measure \\x1b[2Jm: waiting: 1st in line behind \\x1b]0;x\\x07A\\nb: y\n")
+    assert stream.getvalue() == (
+        "measure \\x1b[2Jm: waiting: 1st in line behind \\x1b]0;x\\x07A\\nb: y; "
+        "start unknown: a job ahead of it has no prediction\n"
+    )

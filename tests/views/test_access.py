@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.evidence.comparison import Configuration
 from core.run import job_types
@@ -19,7 +18,6 @@ from core.wire.variables import ALLOW_LIBRARIES
 from dashboard import fields, folders, state
 from tests import libraries, tiny_models
 from tests.reading import tells
-from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, facts, keys, lines, texts, unfolded, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
@@ -131,36 +129,6 @@ def test_with_expert_allowed_files_are_still_held_to_the_open_folders(
     folders.check_spec(asked(str(home / "models")))
     with pytest.raises(TunerError, match="/etc"):
         folders.check_spec(asked("/etc"))
-
-
-# --- login with a provider
-
-
-def visitor(**user: object) -> AppTest:
-    """The app with a provider in its secrets, opened by whom the provider says."""
-    at = AppTest.from_file(str(APP), default_timeout=TIMEOUT_S)
-    at.secrets["auth"] = {"cookie_secret": "x" * 32, "redirect_uri": "http://127.0.0.1:8501/oauth2callback"}
-    at.user = {"is_logged_in": bool(user), **user}
-    return at.run()
-
-
-def test_a_stranger_sees_the_way_to_log_in_and_nothing_else() -> None:
-    at = visitor()
-    assert not at.exception
-    assert len(at.button) == 1
-    assert not at.sidebar.markdown
-    assert state.store().models() == []
-
-
-def test_who_has_logged_in_sees_the_app_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ORTUNE_USERS", "@example.org")
-    at = visitor(email="ann@example.org")
-    assert not at.exception
-    assert at.title[0].value == "Tune"
-    assert at.button(key="log_out")
-    at = visitor(email="bob@evil.example")
-    assert len(at.error) == 1
-    assert [one.key for one in at.button] == ["log_out"]
 
 
 # --- libraries of native code, and text

@@ -272,7 +272,7 @@ def test_the_end_of_the_server_cancels_its_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(fleet, "ask", ask)
     client = state.fleet_client()
     question = fleet.Asked(command="search", model="m")
-    assert client.start(question, on="all", portability=False) == running().id
+    assert client.start(state.session(), question, on="all", portability=False) == running().id
     state.close()
     assert cancelled.is_set()
 

@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from core.store import audit
 from core.wire.errors import SpecError
-from dashboard.server import upload
-from tests.reading import numbers
+from dashboard.server import people, upload
+from dashboard.server.login_sessions import PERSON
+from dashboard.server.people import Person
+from dashboard.server.people_file import Quotas
+from tests.reading import numbers, tells
 
 BATCH = "0" * 32
 HOST = "127.0.0.1:8501"
@@ -28,6 +32,7 @@ async def sent(
     name: str = "model.onnx",
     batch: str = BATCH,
     breaks_off: bool = False,
+    person: Person | None = None,
     **headers: str | None,
 ) -> tuple[int, dict[str, Any]]:
     """Send one PUT as the browser does; a header given as None is left out, a number is a pause."""
@@ -61,6 +66,7 @@ async def sent(
         "path": "/",
         "headers": [(k.encode(), v.encode()) for k, v in sent.items() if v is not None],
         "path_params": {"batch": batch, "name": name},
+        **({} if person is None else {PERSON: person}),
     }
     response = await upload.put(Request(scope, receive))
     return response.status_code, json.loads(bytes(response.body))
@@ -79,6 +85,13 @@ def test_a_file_arrives_whole_under_its_own_name() -> None:
     [path] = upload.claim_files(BATCH, ["model.onnx"])
     assert path.read_bytes() == b"abcdef"
     assert left_over() == [path]
+
+
+def test_who_uploaded_what_is_recorded_and_refusals_are_not() -> None:
+    assert put([b"abc"], name="recorded.onnx")[0] == 200
+    assert put([b"abc"], name="refused.onnx", origin="http://evil.example")[0] == 403
+    found = [one for one in audit.entries(action="upload") if one.what.endswith(("ed.onnx`",))]
+    assert [(one.who, one.what, one.more["bytes"]) for one in found] == [("local", "file `recorded.onnx`", 3)]
 
 
 def test_names_keep_spaces_and_letters_of_any_language() -> None:
@@ -296,3 +309,20 @@ def test_stale_batches_are_removed_as_long_as_the_server_lives(monkeypatch: pyte
     while left_over():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_the_uploads_of_one_person_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "quotas", lambda: Quotas(upload_bytes=10))
+    anna, ben = (Person(f"{name}@example.org", name, "engineer") for name in ("anna", "ben"))
+    first, second, third, fourth = (f"{number:032x}" for number in range(1, 5))
+    assert put([b"x" * 6], batch=first, person=anna)[0] == 200
+    status, answer = put([b"x" * 5], batch=second, person=anna)
+    assert status == 507
+    assert tells(answer["error"], "5 B", "6 B", "10 B")
+    assert upload.waiting_of() == {anna.id: 6}
+    assert put([b"x" * 4], batch=second, person=anna)[0] == 200  # up to the limit
+    assert put([b"x" * 9], batch=third, person=ben)[0] == 200
+    assert put([b"x" * 50], batch=fourth, person=Person("root@example.org", "Root", "admin"))[0] == 200
+    assert put([b"x" * 50], batch=fourth)[0] == 200  # without login
+    upload.discard([upload.folder() / first / "model.onnx"])
+    assert put([b"x" * 6], batch=f"{5:032x}", person=anna)[0] == 200

@@ -18,6 +18,7 @@ from typing import Any
 
 from core.run.fleet.addresses import CA, CERTIFICATE, KEY, missing_extra
 from core.wire.errors import SpecError, unwritable
+from core.wire.files import made_private
 
 VALID_DAYS = 825
 _EARLIER = datetime.timedelta(minutes=10)  # clocks of machines differ
@@ -65,7 +66,7 @@ def init(folder: Path, hosts: Sequence[Machine] = (), scheduler: Sequence[str] =
     """
     made = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         authority = _authority(folder / _AUTHORITY)
         wanted = {
             "scheduler": Machine("scheduler", tuple(scheduler)),
@@ -192,7 +193,7 @@ def _is_ip(text: str) -> bool:
 def _write(folder: Path, pem: bytes, key: Any, ca: bytes | None = None) -> None:
     """Write the files of a machine; the certificate last, because it says that they are complete."""
     files = _library()[3]
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made_private(folder)
     secret = key.private_bytes(files.Encoding.PEM, files.PrivateFormat.PKCS8, files.NoEncryption())
     for name, data in ((KEY, secret), (CA, ca), (CERTIFICATE, pem)):
         if data is not None:

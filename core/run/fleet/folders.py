@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.wire.errors import HOME_HINT, SpecError, StoreError
-from core.wire.files import home, written_whole
+from core.wire.files import home, made_private, written_whole
 
 REQUEST, STATE, DOCUMENT, ROWS, LOG = "request.json", "state.json", "document.json", "rows.bin", "log.txt"
 _FULL_BYTES = 1 << 20  # less free space than this counts as a full disk
@@ -52,7 +52,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         StoreError: it cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        made_private(path.parent)
         with written_whole(path) as part:
             part.write_text(json.dumps(data))
     except OSError as error:

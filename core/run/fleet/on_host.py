@@ -39,8 +39,9 @@ from core.wire.errors import (
     record_from_error,
     record_from_exception,
 )
-from core.wire.files import ROOT
+from core.wire.files import ROOT, made_private, written_whole
 from core.wire.limits import parse_cpu_time
+from core.wire.sandbox import FLAG as NO_SANDBOX
 
 PIECE_BYTES = parcels.PIECE_BYTES
 LOG_BYTES = 1 << 18
@@ -175,6 +176,11 @@ async def start(request: Request) -> dict[str, Any]:
 
 def _start(request: Request) -> dict[str, Any]:
     folder = folders.answer(request["key"])
+    if NO_SANDBOX in request["arguments"]:
+        raise SpecError(
+            f"`{NO_SANDBOX}` is an option of the host, not of a question.",
+            hint=f"Leave it out, or start the host with `ortune fleet host {NO_SANDBOX}`.",
+        )
     if not (folder / STATE).exists():
         places = {sha256: _place(request, sha256) for sha256 in request["parcels"]}
         for name, text in request["texts"].items():
@@ -202,8 +208,9 @@ def _with_paths(text: str, places: Mapping[str, str], folder: Path) -> str:
 
 def _write_text(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        made_private(path.parent)
+        with written_whole(path) as part:
+            part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise folders.unwritable(path, error) from error
 

@@ -15,6 +15,7 @@ from typing import TypedDict
 
 from core.run.fleet import folders
 from core.wire.errors import SpecError, WorkerError
+from core.wire.files import made_private, private_opener
 
 PIECE_BYTES = 4 << 20
 _COMPLETE = "complete.json"  # written last
@@ -80,8 +81,8 @@ def receive(parcel: Parcel, path: str, offset: int, data: bytes, sha256: str) ->
         there = _size(part)
         if there == offset and there + len(data) <= one["bytes"]:
             try:
-                part.parent.mkdir(parents=True, exist_ok=True)
-                with part.open("ab") as file:
+                made_private(part.parent)
+                with open(part, "ab", opener=private_opener) as file:
                     file.write(data)
                     file.flush()
             except OSError as error:
@@ -104,8 +105,8 @@ def complete(parcel: Parcel) -> str:
             if not part.exists() and whole.exists():
                 continue
             if not part.exists() and one["bytes"] == 0:
-                part.parent.mkdir(parents=True, exist_ok=True)
-                part.touch()
+                made_private(part.parent)
+                part.touch(0o600)
             if _hash(part) != one["sha256"]:
                 part.unlink(missing_ok=True)
                 raise WorkerError(

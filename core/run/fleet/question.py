@@ -28,6 +28,7 @@ from core.run.fleet import folders
 from core.run.fleet.folders import DOCUMENT, LOG, REQUEST, ROWS, STATE
 from core.wire import variables
 from core.wire.errors import ErrorRecord, TunerError, WorkerError, record_from_error
+from core.wire.files import private_opener
 from core.wire.plain_data import plain
 
 TERM_GRACE_S = 25.0  # a cancelled command stores what it has; a slow disk takes its time
@@ -44,7 +45,10 @@ class _Command:
     def start(self, folder: Path, command: list[str]) -> dict[str, Any]:
         """Start the command, and return what identifies its process; raises OSError."""
         environment = {**os.environ, variables.PROGRESS: "json"}  # `on_host` has set the path of this package
-        with (folder / DOCUMENT).open("wb") as document, (folder / LOG).open("ab") as log:
+        with (
+            open(folder / DOCUMENT, "wb", opener=private_opener) as document,
+            open(folder / LOG, "ab", opener=private_opener) as log,
+        ):
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ from core.process.machine_queue import is_alive
 from core.run.fleet import folders
 from core.run.fleet.requests import PreparedQuestion
 from core.wire.errors import MissingError, SpecError, StoreError
+from core.wire.files import made_private
 from core.wire.plain_data import plain
 
 MIN_PREFIX = 4
@@ -120,8 +121,8 @@ class RunFolder:
             SpecError: another process holds it.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.path / _LOCK, timeout=0)
+            made_private(self.path)
+            lock = filelock.FileLock(self.path / _LOCK, timeout=0, mode=0o600)
             lock.acquire()
         except filelock.Timeout:
             raise SpecError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core import wire
@@ -71,6 +72,7 @@ def start_loaded(
     *,
     layout_seed: int | None = None,
     again: bool = False,
+    writes: Sequence[str] = (),
 ) -> tuple[Worker, wire.LoadReply]:
     """Start a worker and load `entry` in it; where loading fails, end the worker and raise its error.
 
@@ -80,9 +82,10 @@ def start_loaded(
         timeout_s: for loading.
         layout_seed: of the random memory layout; None: no randomization.
         again: an earlier process has already reported what is needed once.
+        writes: existing files that it writes beside those of its own folder.
     """
     runtime = entry.plan.get("runtime", OWN)
-    worker = workers.start(entry.label, fresh_process=entry.fresh_process, runtime=runtime)
+    worker = workers.start(entry.label, fresh_process=entry.fresh_process, runtime=runtime, writes=writes)
     plan = {**entry.plan, "again": again}
     if layout_seed is not None:
         plan["layout_seed"] = layout_seed

@@ -149,12 +149,7 @@ def _start(
 ) -> _Running:
     """Start, load and warm up one worker, and make the inputs of its requests."""
     label, timeout_s = service.entry.label, service.load_timeout_s
-    on_step("load", label)
     layout = secrets.randbelow(2**31) if seed is None else seed
-    worker, loaded = start_loaded(workers, service.entry, timeout_s, layout_seed=layout)
-    ends.callback(worker.kill)
-    on_step("warm-up", label)
-    warm = worker.ask(wire.WARM, {"known_ns": None, "cap_s": None}, timeout_s=timeout_s)
     requests = len(schedule.arrivals.at_ns)
     path = traffic_record.folder(requests, folder) / f"{scratch.PREFIX}traffic-{secrets.token_hex(8)}"
     try:
@@ -166,6 +161,11 @@ def _start(
         ) from error
     ends.callback(path.unlink, missing_ok=True)
     ends.callback(record.close)
+    on_step("load", label)
+    worker, loaded = start_loaded(workers, service.entry, timeout_s, layout_seed=layout, writes=[str(path)])
+    ends.callback(worker.kill)
+    on_step("warm-up", label)
+    warm = worker.ask(wire.WARM, {"known_ns": None, "cap_s": None}, timeout_s=timeout_s)
     plan: wire.TrafficPlan = {
         "record": str(path),
         "requests": requests,

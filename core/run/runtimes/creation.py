@@ -21,7 +21,7 @@ from core.process import runtimes, scratch
 from core.process.job_worker import Progress
 from core.run.job import Ending, Job, Outcome, Service
 from core.wire.errors import HOME_HINT, Cancelled, SpecError, StoreError, TunerError
-from core.wire.files import expand_home, open_regular
+from core.wire.files import expand_home, made_private, open_regular, written_whole
 from core.wire.runtime import (
     LOCK_NAME,
     MOST_LOCK_BYTES,
@@ -244,16 +244,21 @@ def add(request: NewRuntime, service: Service) -> RuntimeRecord:
         )
         facts = _engine(reply, service)
         made = draft / request.name
-        made.mkdir()
+        made_private(made)
         record = _record(request, reply, facts)
         if not request.python:
             environment.rename(made / runtimes.ENVIRONMENT_NAME)
-            (made / LOCK_NAME).write_text(reply["lock"], encoding="utf-8")
-        (made / runtimes.RECORD_NAME).write_text(json.dumps(record, indent=1), encoding="utf-8")
+            _write(made / LOCK_NAME, reply["lock"])
+        _write(made / runtimes.RECORD_NAME, json.dumps(record, indent=1))
         if service.cancel.is_set():
             raise Cancelled("The job was cancelled.", hint="Start it again.")
         _publish(made, parent / request.name)
     return runtimes.record(request.name)
+
+
+def _write(path: Path, text: str) -> None:
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def _engine(reply: wire.InstallReply, service: Service) -> wire.Environment:

@@ -93,8 +93,8 @@ class Search:
         if self.state.tried:
             self._check_the_machine()
         while (step := self._next()) is not None:
-            if self.state.question.give_way:
-                self.clock.given_s += self.service.give_way()
+            pause = self.service.give_way if self.state.question.give_way else self.service.pause
+            self.clock.given_s += pause()
             self._do(step)
         if self.state.question.load is not None:
             self.under_load = self._test_under_load(self.state.question.load)

@@ -38,6 +38,7 @@ _MACHINE = (
     "libraries",
     "ort_build",
     "variables",
+    "sandbox",
 )
 
 

@@ -28,7 +28,7 @@ from core.show.sheets.columns import (
 from core.show.table import Abridged, Column, Table, Value, tabulate
 from core.show.verdict import background_load_text, short_of
 from core.show.words import counted, state_words
-from core.store import Deletion, Tags
+from core.store import Deletion, Tags, Visibility
 from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.runtime import OWN
 from core.wire.units import size
@@ -37,16 +37,23 @@ _SHORT_ID_LENGTH = 8  # characters of an ID in a row; commands accept 6 or more
 
 
 def table(
-    trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None, *, grouped: bool = False
+    trials: Sequence[Trial],
+    marks: Mapping[str, Tags] | None = None,
+    visibility: Mapping[str, Visibility] | None = None,
+    *,
+    grouped: bool = False,
+    persons: bool = False,
 ) -> Table:
     """Return one row per trial: changed settings, verdict, grade, and error.
 
     Args:
         trials: one per row, which is one line on a terminal.
         marks: ID of a trial -> its tags.
+        visibility: ID of a trial -> who started it, and who sees it.
+        persons: whether a column of the browser names who started each.
         grouped: whether the browser indents a trial below another one of the same study or comparison.
     """
-    own = marks or {}
+    own, seen = marks or {}, visibility or {}
     below = {one.id for above, one in pairwise(trials) if grouped and _group(above) == _group(one)}
 
     def changed(one: Trial) -> str:
@@ -65,6 +72,7 @@ def table(
         (Column("p50", "ms", on="browser"), lambda one: one.p50_s),
         (Column("grade", on="browser", help=GRADE_HELP), lambda one: quality_words(one.result)),
         (Column("study", on="browser"), lambda one: one.study),
+        *([(Column("by", on="browser"), lambda one: _by(seen.get(one.id)))] if persons else []),
         (Column("kind", key="kind", more=True), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), state_words),
@@ -105,7 +113,10 @@ def table(
         *doubts_in_files(_same_trial),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
         *other_metrics(_facts, but=("throughput", "cpu_s", "peak_rss")),
-        (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
+        (
+            Column("remark", on="terminal"),
+            lambda one: _remark_on_a_trial(one, own.get(one.id), seen.get(one.id)),
+        ),
         drop=("samples/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),
         cut=True,
@@ -194,9 +205,15 @@ def _tag_columns(own: Mapping[str, Tags]) -> list[tuple[Column, Callable[[Trial]
 _STAR_HELP = "Star and archive state. Select the trial to change it."
 
 
-def _remark_on_a_trial(trial: Trial, own: Tags | None) -> str:
+def _by(seen: Visibility | None) -> str:
+    """Return who started a trial, and whether it is private: "ada@example.org, private"."""
+    return "" if seen is None else f"{seen.person}{', private' * seen.private}"
+
+
+def _remark_on_a_trial(trial: Trial, own: Tags | None, seen: Visibility | None) -> str:
     result = trial.facts
-    remarks = [load_text.short(load)] if (load := load_text.load_of(trial)) is not None else []
+    remarks = ["private"] if seen is not None and seen.private else []
+    remarks += [load_text.short(load)] if (load := load_text.load_of(trial)) is not None else []
     remarks += fallback_words(result.get("effective_providers") if result.get("fallback") else None)
     remarks += [OUTPUTS_DIFFER] if breach(result) else []
     remarks += [BUSY] if background_load_text(result) else []

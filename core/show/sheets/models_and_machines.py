@@ -13,6 +13,7 @@ from core.show.sheets.trials import notes
 from core.show.table import Column, Table, tabulate
 from core.show.words import counted
 from core.store import ModelRecord
+from core.wire import sandbox
 from core.wire.provenance import facts_in_words, thread_advice
 from core.wire.units import DASH, clipped, size
 
@@ -163,7 +164,15 @@ def machine_facts(facts: wire.Environment) -> list[Fact]:
         Fact("libraries", libraries),
         *([Fact("OpenVINO", _openvino(facts))] if "openvino_devices" in facts else []),
         Fact("variables", variables or "none that affect ONNX Runtime"),
+        *_sandbox(facts),
     ]
+
+
+def _sandbox(facts: wire.Environment) -> list[Fact]:
+    if (found := facts.get("sandbox")) is None:  # of an earlier version
+        return []
+    is_whole = not found.get("off") and not found["lacks"]
+    return [Fact("workers", sandbox.in_words(found), None if is_whole else "orange")]
 
 
 def _openvino(facts: wire.Environment) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from core import wire
 from core.wire import Progress, limits
 from core.wire.provenance import fingerprint
+from core.worker import sandbox
 from core.worker.machine import openvino_devices
 from core.worker.machine.provider_probe import probe
 
@@ -56,6 +57,7 @@ def describe(progress: Progress) -> wire.Environment:
         "ort_build": "" if ort is None else build_info(str(ort.get_build_info()), libraries),
         "providers": [],
         "variables": variables(os.environ),
+        "sandbox": sandbox.described(),
     }
     progress("providers", 1, 2)
     if "openvino" in libraries:

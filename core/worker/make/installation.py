@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -161,6 +162,7 @@ def run_program(command: Sequence[str], progress: Progress, stage: str) -> list[
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        cwd=tempfile.gettempdir(),  # uv looks for a project in the folders above, which the sandbox closes
         text=True,
         errors="replace",
     )
@@ -264,7 +266,7 @@ def _uv() -> str:
     if found := shutil.which("uv"):
         return found
     if importlib.util.find_spec("uv") is not None:
-        from uv import find_uv_bin  # type: ignore[import-not-found] # optional
+        from uv import find_uv_bin  # optional
 
         try:
             return str(find_uv_bin())

@@ -26,6 +26,8 @@ from core import wire
 from core.wire import engines, limits
 from core.wire.channel import Command, obey
 from core.wire.errors import SpecError, WorkerError
+from core.wire.sandbox import Rules
+from core.worker import sandbox
 from core.worker.measure import footprint, output_comparison, timing, warmup
 from core.worker.measure.counters import Meter
 from core.worker.measure.inference import Contender, count_samples, translate_errors
@@ -54,9 +56,15 @@ from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 
 
-def serve(descriptor: int) -> None:
-    """Execute the commands from an inherited stream socket until it ends."""
-    _serve(Contestant(), descriptor)
+def serve(descriptor: int, after_load: Callable[[], object] = lambda: None) -> None:
+    """Execute the commands from an inherited stream socket until it ends.
+
+    Args:
+        descriptor: the socket.
+        after_load: called when the process has entered the sandbox of its configuration, after which it may
+            have several threads.
+    """
+    _serve(Contestant(sandbox.enter_required, after_load), descriptor)
 
 
 def _serve(contestant: Contestant, descriptor: int) -> None:
@@ -72,7 +80,13 @@ def _serve(contestant: Contestant, descriptor: int) -> None:
 class Contestant:
     """One configuration, from `load` to the end of its process."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        enter: Callable[[Rules | None], None] = lambda rules: None,
+        after_load: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Load nothing yet; `enter` confines this process by the rules of its configuration."""
+        self._enter, self._after_load = enter, after_load
         self._loaded: _Loaded | None = None
         self._siblings: Siblings | None = None  # the other streams that are processes
         self._shared_bytes = 0  # `footprint.shared_bytes` before the model was loaded
@@ -142,6 +156,13 @@ class Contestant:
 
     def _load(self, plan: wire.LoadPlan) -> wire.LoadReply:
         """Load one session in this process."""
+        rules = plan.get("sandbox")
+        self._enter(rules)
+        self._after_load()
+        with sandbox.refusals(rules):
+            return self._load_confined(plan)
+
+    def _load_confined(self, plan: wire.LoadPlan) -> wire.LoadReply:
         again, seed = plan.get("again", False), plan.get("layout_seed")
         prepare = _engine(plan, again=again)
         layout = DEFAULT_LAYOUT if seed is None else draw(seed, buffers=engines.can(plan["engine"], "place"))
@@ -409,7 +430,7 @@ class _Stream(Contestant):
     """One of several streams that are processes, except the first; it obeys the first."""
 
     def __init__(self, index: int, meeting: Meeting) -> None:
-        super().__init__()
+        super().__init__(sandbox.enter_required)
         self._index, self._meeting = index, meeting
         own: dict[str, _Do] = {
             RUN: lambda _, arguments: self.run(**arguments),

@@ -34,6 +34,7 @@ RUN, CPU_TIME, MEMORY = "run", "cpu_time", "memory"  # commands of a sibling bes
 _CHUNK_BYTES = 1 << 16
 _CHECK_NS = 20_000_000  # how often the first stream looks whether a sibling that it waits for lives
 _READY, _DONE = 0, mmap.PAGESIZE // 2  # offsets: a byte for each stream
+_END_S = 1.0  # for a sibling to end; the parent kills the whole group soon after
 _TURNS = 250  # a block's number, 1 to this, fits into a byte
 _SUMS = ("cpu_s", "involuntary_switches", "major_faults", "wait_s", "steal_s", "busy_s")
 
@@ -256,11 +257,14 @@ class _Line:
         )
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        """End the sibling: at once where the sandbox allows the signal, else after its command."""
         self._socket.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+        deadline = time.monotonic() + _END_S
+        with contextlib.suppress(ChildProcessError):
+            while not os.waitpid(self.pid, os.WNOHANG)[0] and time.monotonic() < deadline:
+                time.sleep(0.001)
 
 
 def _become_stream(

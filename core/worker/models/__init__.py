@@ -15,7 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto
 
-from core.wire import ExternalFile, InputInfo, ModelInfo
+from core.wire import ExternalDataReply, ExternalFile, InputInfo, ModelInfo
 from core.wire.errors import ModelError
 from core.wire.files import content_sha256, sha256_of
 from core.wire.runtime import check_versions
@@ -24,6 +24,7 @@ from core.worker.models.functions import expanded_nodes
 from core.worker.models.graphs import (
     domain_name,
     dtype_name,
+    external_tensors,
     nodes_of,
     op_name,
     tensor_bytes,
@@ -88,6 +89,24 @@ def inspect_model(path: str, *, any_version: bool = False) -> ModelInfo:
             f"`{file.name}` is damaged: it parses, but a part of it makes no sense.",
             hint="Copy or export the model again.",
         ) from None
+
+
+def external_locations(path: str) -> ExternalDataReply:
+    """Return the files of external data that the model in `path` names; none of them is opened.
+
+    Raises:
+        ModelError: see `inspect_model`.
+    """
+    if is_ort_format(Path(path)):
+        return {"locations": []}
+    model = read_model(Path(path), any_version=True)
+    named = (
+        entry.value
+        for tensor in external_tensors(model)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    )
+    return {"locations": list(dict.fromkeys(named))}
 
 
 def _described(model: ModelProto, file: Path) -> ModelInfo:

@@ -18,6 +18,7 @@ import onnx
 import onnxruntime as ort
 
 from core.wire.errors import ModelError
+from core.worker import spare_process
 from core.worker.session import operator_library_paths
 from core.worker.session.job_session import job_session
 from core.worker.session.ort_errors import first_line
@@ -122,12 +123,12 @@ def crashes_by_default(file: Path) -> bool:
 
     The test runs in its own process.
     """
-    code = (
-        "import sys, onnxruntime as ort; options = ort.SessionOptions(); options.log_severity_level = 4; "
-        "[options.register_custom_ops_library(one) for one in sys.argv[2:]]; "
-        "ort.InferenceSession(sys.argv[1], options, providers=['CPUExecutionProvider'])"
-    )
+    if (spare := spare_process.take()) is not None:
+        return spare.crashes([str(file), *operator_library_paths()])
     quiet = subprocess.DEVNULL
+    code = (
+        "import sys; from core.worker.models.checking import load_by_default; load_by_default(*sys.argv[1:])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(file), *operator_library_paths()],
         stdin=quiet,
@@ -136,3 +137,12 @@ def crashes_by_default(file: Path) -> bool:
         check=False,
     )
     return done.returncode < 0  # ended by a signal
+
+
+def load_by_default(model: str, *libraries: str) -> None:
+    """Load a model on the CPU with ONNX Runtime's defaults, which may crash this process."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    for one in libraries:
+        options.register_custom_ops_library(one)
+    ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

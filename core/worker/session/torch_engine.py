@@ -7,14 +7,11 @@ cache from earlier processes, and its time is part of the first run.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,6 @@ from core.worker.session.torch_programs import TORCH_ERRORS, Program, first_line
 
 _CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _CACHE_PREFIX = "ortune-inductor-"
-_STALE_AFTER_S = 24 * 3600
 _ORT_NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -145,12 +141,8 @@ def _refuse_settings(plan: wire.ContestantPlan) -> None:
 def _fresh_cache() -> None:
     """Give the compiler an empty cache: kernels of an earlier process would make its cold start look warm.
 
-    A contestant is killed at its end and cannot clean up, so the next one removes folders older than a day.
+    It lies in the worker's folder for temporary files, which the parent removes.
     """
-    for left in Path(tempfile.gettempdir()).glob(f"{_CACHE_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
-                shutil.rmtree(left, ignore_errors=True)
     os.environ[_CACHE_VARIABLE] = tempfile.mkdtemp(prefix=_CACHE_PREFIX)
 
 

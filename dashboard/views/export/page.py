@@ -16,7 +16,7 @@ from core.evidence.streams import p50_words
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec
-from core.wire.errors import SpecError, TunerError
+from core.wire.errors import PrivateError, SpecError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
 from dashboard import format, messages, state
@@ -86,11 +86,24 @@ def _preselect(trials: dict[str, Trial]) -> None:
         known = next((one for one in trials if one.startswith(linked)), None)
         if known is not None:
             st.session_state[SOURCE] = known
+        elif (private := _private(linked)) is not None:
+            messages.report(private)
         else:
             words = f"`{linked[:40]}` is not a finished measurement here."
             messages.report(SpecError(words, hint="Choose one from the list."))
     if SOURCE not in st.session_state or st.session_state[SOURCE] not in (CURRENT, *trials):
         st.session_state[SOURCE] = TUNE.id if TUNE.id in trials else _newest(trials)
+
+
+def _private(linked: str) -> PrivateError | None:
+    """Return the error of a link to a private result of another person; None: it is something else."""
+    try:
+        state.store().trial_id(linked)
+    except PrivateError as error:
+        return error
+    except TunerError:
+        pass
+    return None
 
 
 def _newest(trials: dict[str, Trial]) -> str:

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
+from core.wire.files import made_private, private_opener
 from dashboard import folders, format, messages, session_jobs, state, url_state
+from dashboard.server import people
 from dashboard.widgets import job_box, tables
 
 KIND = "verify"
@@ -134,6 +137,7 @@ def _job() -> Status | None:
 
 def _start() -> None:
     try:
+        state.refuse_if_closed()
         path, name = _file()
         baseline = _baseline()
         measure = bool(st.session_state.get(RACE, True))
@@ -148,7 +152,7 @@ def _start() -> None:
             baseline=baseline,
             margin=st.session_state.get(MARGIN_KEY, 100 * MARGIN) / 100,
             effort=None if (effort := st.session_state.get(EFFORT)) in (None, AS_RECORDED) else effort,
-            admit=_admitted,
+            admit=partial(_admitted, person=people.person()),  # the job has no browser session
         )
         job = session_jobs.submit(verify_job(request))
     except TunerError as error:
@@ -177,11 +181,11 @@ def _on_disk(uploaded: Any) -> Path:
     folder = state.store().folder / "cache" / "verify"
     target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made_private(folder)
         for old in folder.iterdir():
             if time.time() - old.stat().st_mtime > KEPT_S:
                 old.unlink(missing_ok=True)
-        with target.open("xb") as file:
+        with open(target, "xb", opener=private_opener) as file:
             uploaded.seek(0)
             shutil.copyfileobj(uploaded, file)
     except OSError as error:
@@ -194,12 +198,13 @@ def _on_disk(uploaded: Any) -> Path:
     return target
 
 
-def _admitted(spec: TrialSpec) -> TrialSpec:
+def _admitted(spec: TrialSpec, person: people.Person) -> TrialSpec:
     """Return the spec on a model that the browser may access; raise where a path lies outside.
 
     A bundle was unpacked into an allowed folder. A model elsewhere becomes the library's model of the same
     hash, if there is one.
     """
+    folders.check_role(spec, person)
     folders.check_spec(spec)
     try:
         path = str(folders.allowed_path(spec.model.path))
@@ -230,7 +235,7 @@ def _answer(document: Mapping[str, Any]) -> None:
                 color=color,
             )
             st.markdown(format.plain(part["why"]))
-    _signature(document.get("signature"))
+    _signature(document["signature"])
     if document["notes"]:
         said = "  \n".join(map(format.plain, document["notes"]))
         st.warning(said, icon=":material/groups:", title="Background load")
@@ -260,10 +265,8 @@ def _answer(document: Mapping[str, Any]) -> None:
     )
 
 
-def _signature(found: Mapping[str, Any] | None) -> None:
-    """Draw the state of the file's signature; a result of an earlier version has none."""
-    if found is None:
-        return
+def _signature(found: Mapping[str, Any]) -> None:
+    """Draw the state of the file's signature."""
     color = signatures.COLORS.get(found["state"], "gray")
     with st.container(border=True, key="verify.signature"):
         st.caption("signature")

@@ -59,7 +59,7 @@ def draw(record: ModelRecord | None, shown: Callable[[str], None]) -> None:
             type="primary",
             on_click=_start,
             args=(record.path, shown),
-            **state.unless_closed("Every host answers with its own measurements."),
+            **state.unless_closed("Every host answers with its own measurements.", role="admin"),
         )
 
 
@@ -74,7 +74,9 @@ def question(model: str) -> Asked:
 
 def _start(model: str, shown: Callable[[str], None]) -> None:
     try:
+        state.refuse_if_closed("admin")
         run = state.fleet_client().start(
+            state.session(),
             question(model),
             on=st.session_state.get(HOSTS) or "all",
             portability=bool(st.session_state.get(PORTABILITY)) and st.session_state[COMMAND] != COMPARE,

@@ -88,13 +88,14 @@ def _cancel(run: FleetRun) -> None:
             icon=":material/stop_circle:",
             on_click=_cancelled,
             args=(run.id,),
-            **state.unless_closed("Ends the questions on the hosts, with their processes."),
+            **state.unless_closed("Ends the questions on the hosts, with their processes.", role="admin"),
         )
 
 
 def _cancelled(run_id: str) -> None:
     chosen = st.session_state.get(HOST) or ALL_HOSTS
     try:
+        state.refuse_if_closed("admin")
         fleet.cancel(run_id, None if chosen == ALL_HOSTS else chosen)
     except TunerError as error:
         messages.keep_error(error)

@@ -68,7 +68,7 @@ def draw(models: Sequence[str], bar: page_frame.Bar) -> Query:
     )
 
 
-FILTERS = ("history.kind", "history.state", "history.labels", "history.starred", "history.archived")
+FILTERS = tuple(f"history.{name}" for name in ("kind", "state", "labels", "starred", "archived", "mine"))
 
 
 def _more_filters() -> dict[str, Any]:
@@ -111,7 +111,12 @@ def _more_filters() -> dict[str, Any]:
             persist_state="session",
             help="Includes archived trials.",
         )
+        actor = state.present_actor()
+        mine = actor is not None and st.toggle(
+            "Mine only", key="history.mine", persist_state="session", help="Only trials that you started."
+        )
     return {
+        "person": actor.person if actor is not None and mine else None,
         "kind": None if kind in (ALL, None) else kind,
         "states": tuple(wanted),
         "starred": starred,

@@ -20,7 +20,7 @@ from dashboard import configurations, format, messages, state, url_state
 from dashboard.shown_result import TUNE
 from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
-from dashboard.widgets import page_frame, results, tables, trial_result
+from dashboard.widgets import page_frame, results, sharing, tables, trial_result
 
 PAGE_ROWS = 100  # trials per page of the table
 ROWS = 14  # visible rows of the table; the others scroll
@@ -106,6 +106,8 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
         history.table(
             trials,
             state.store().marks([one.id for one in trials]),
+            state.store().visibility([one.id for one in trials]),
+            persons=state.present_actor() is not None,
             grouped=st.session_state.get("history.order") == "study",
         ),
         key=f"{TABLE}.{tables.key_of(one.id for one in trials)}{'.brushed' * brushed}",
@@ -179,7 +181,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Tags]) -> None:
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
             icon=":material/delete:",
-            **state.unless_closed("Lists what is deleted, and asks first."),
+            **sharing.unless_of_others(ids, "Lists what is deleted, and asks first."),
         ):
             _confirm(ids)
 
@@ -238,6 +240,7 @@ def _tag_buttons(ids: Sequence[str], marks: Sequence[Tags]) -> None:
         args=(ids, Change(archived=not archived)),
         **state.unless_closed("Archived trials are kept, but hidden unless *With archived* is on."),
     )
+    sharing.button(ids, key="history.share")
     if st.button(
         "Labels" if len(ids) > 1 else "Labels, note",
         key="history.edit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,11 +14,13 @@ from core import wire
 from core.api.machine import self_test_job
 from core.api.session import Status
 from core.evidence.noise_check import evaluate
+from core.store import audit
 from core.wire.errors import StoreError, TunerError
-from dashboard import messages, session_jobs, state
+from dashboard import format, messages, session_jobs, state
+from dashboard.server import people, quotas, upload
 from dashboard.views.machine import facts as machine_facts
-from dashboard.views.machine import runtimes, upgrades
-from dashboard.widgets import job_box, live_view, page_frame, peaks
+from dashboard.views.machine import runtimes, upgrades, usage
+from dashboard.widgets import job_box, live_view, page_frame, peaks, tables
 
 OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
 KIND = "self-test"
@@ -46,7 +49,43 @@ def page() -> None:
     if not state.recorded():
         runtimes.draw()
         upgrades.draw()
+    _people()
     _details(environment, newest, found)
+
+
+def _people() -> None:
+    """Draw what each person uses and has done, for an admin of a server with login."""
+    actor = state.present_actor()
+    if actor is None or not actor.sees_all:
+        return
+    _uses()
+    st.markdown("#### Audit log")
+    if reason := audit.problem():
+        st.warning(f"ORTune cannot write the audit log, so it lacks actions: {format.plain(reason)}.")
+    st.download_button(
+        "Download audit log",
+        data=audit.whole,
+        file_name="ortune-audit.jsonl",
+        mime="application/jsonl",
+        key="machine.audit",
+        icon=":material/download:",
+        on_click="ignore",
+        help="Who measured, changed, deleted, exported and logged in. `ortune audit` checks and filters it.",
+    )
+
+
+def _uses() -> None:
+    st.markdown("#### Use per person")
+    store = state.store()
+    day = store.machine_time(time.time() - quotas.DAY_S)
+    uses = usage.uses(day, quotas.disk_use(store), upload.waiting_of())
+    if not uses:
+        st.caption("No use is recorded yet.")
+        return
+    tables.draw(
+        usage.table(uses), key="machine.people", alt="Machine time, disk and waiting uploads of each person"
+    )
+    st.caption(usage.limits(people.quotas()))
 
 
 def _details(

@@ -64,7 +64,7 @@ def _refused(help: str, active: Status | None) -> dict[str, Any]:
             "On the command line: `ortune runtimes`.",
             off=True,
         )
-    return state.unless_closed(help, busy=busy)
+    return state.unless_closed(help, busy=busy, role="admin")
 
 
 def _ensure_allowed() -> None:
@@ -73,8 +73,7 @@ def _ensure_allowed() -> None:
     Raises:
         SpecError: this session or this server may not change them.
     """
-    if reason := state.closed():
-        raise SpecError(reason)
+    state.refuse_if_closed("admin")
     if not runtimes_allowed():
         raise SpecError(
             "Runtimes cannot be changed on this server.",

@@ -18,6 +18,7 @@ from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError
+from core.wire.files import made_private
 from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
 from dashboard import format, messages, session_jobs, state
 from dashboard.folders import allowed_path
@@ -172,8 +173,9 @@ def start(name: str, plan: wire.ExportPlan) -> None:
     if is_running():
         return
     try:
+        state.refuse_if_closed()
         wanted = convert_job(plan)
-        Path(plan["output"]).parent.mkdir(parents=True, exist_ok=True)
+        made_private(Path(plan["output"]).parent)
         job = session_jobs.submit(wanted)
     except TunerError as error:
         messages.keep_error(error, PLACE)
@@ -192,6 +194,8 @@ def is_running() -> bool:
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
     """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
+    if state.closed():
+        return  # an engineer's page takes them
     for job, export in list(_exports().items()):
         status = session_jobs.status(job)
         if session_jobs.is_active(status):

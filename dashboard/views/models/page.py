@@ -15,7 +15,7 @@ from dashboard import format, messages, state
 from dashboard.folders import allowed_path
 from dashboard.shown_result import TUNE
 from dashboard.views.models import exporting, removal
-from dashboard.widgets import collapsible, controls, page_frame, tables, uploads
+from dashboard.widgets import collapsible, controls, page_frame, sharing, tables, uploads
 
 TABLE = "models.table"
 MODELS, OPERATORS = 8, 8  # rows that show without scrolling
@@ -105,11 +105,12 @@ def _detail(record: ModelRecord | None) -> None:
                 help="Opens Search with this model.",
             ):
                 _use(record, "search")
+            sharing.button([record.content_sha256], key="models.share")
             if st.button(
                 "Delete",
                 key="models.delete",
                 icon=":material/delete:",
-                **state.unless_closed("Asks first."),
+                **sharing.unless_of_others([record.content_sha256], "Asks first."),
             ):
                 _confirm(record)
         _facts(record)
@@ -237,6 +238,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
 
 def _add_path(path: str, name: str, source: str) -> None:
     try:
+        state.refuse_if_closed()
         _added(library.import_file(state.store(), Path(path), name=name, source=source))
     except TunerError as error:
         messages.keep_error(error, source)

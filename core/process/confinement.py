@@ -1,0 +1,495 @@
+"""What each job's worker may read and write: the rules of its sandbox, from the job and its plan.
+
+`PATHS` names every field of a plan that holds a path, and what a worker does with it. A worker writes into
+folders that were made for it alone: an output is written into a draft folder beside its target, and the
+parent moves it there after the reply. So no worker can change another file of the target's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from core import wire
+from core.process import scratch
+from core.process.model_files import Locations, external_files
+from core.spec.named_paths import named_paths
+from core.wire import access, sandbox
+from core.wire.engines import ENGINES
+from core.wire.errors import TMPDIR_HINT, SpecError, WorkerError, unwritable
+from core.wire.files import expand_home, home
+
+Role = Literal[
+    "model",  # read, with its external data
+    "read",  # a file or folder to read
+    "data",  # a data file, which may name others in its folder, or a folder
+    "output",  # a file to write
+    "folder",  # an existing folder of this job, to read and write
+    "new folder",  # a folder to make in an existing folder of this job
+    "inside",  # in another folder of the plan
+    "libraries",  # native libraries, by their names in the operator's folder
+    "program",  # an interpreter
+    "packages",  # requirements, some of which are paths of wheels
+]
+
+PATHS: Mapping[str, Mapping[str, Role]] = {
+    "InspectPlan": {"path": "model"},
+    "ExternalDataPlan": {"path": "read"},
+    "LoadCheckPlan": {"path": "model", "custom_op_libraries": "libraries"},
+    "ImportPlan": {"path": "read"},
+    "SessionPlan": {"custom_op_libraries": "libraries", "provider_libraries": "libraries"},
+    "FeedPlan": {"path": "data"},
+    "TorchSource": {"path": "read"},
+    "ContestantPlan": {"model_path": "model"},
+    "ProfilePlan": {"model_path": "model", "trace_path": "output", "graph_path": "output"},
+    "ReadProfilePlan": {"trace_path": "read", "graph_path": "read"},
+    "TrafficPlan": {"record": "inside"},  # made before its worker, see `Workers.start`
+    "OutputsPlan": {"path": "inside"},  # see `Worker.ask`
+    "ExportPlan": {"path": "read", "output": "output"},
+    "DatasetPlan": {"path": "data"},
+    "TransformPlan": {
+        "path": "model",
+        "output": "output",
+        "reference": "model",
+        "custom_op_libraries": "libraries",
+    },
+    "AccuracyPlan": {"model_path": "model", "scores_path": "output"},
+    "NodeErrorsPlan": {"float_path": "model", "quantized_path": "model", "custom_op_libraries": "libraries"},
+    "PassPlan": {"folder": "folder", "optimized": "inside"},
+    "PassReply": {"profile": "read"},
+    "RecordedPasses": {"optimized": "read"},
+    "NamedModelPlan": {"model_path": "model", "folder": "folder"},
+    "ExplainPlan": {"output": "output"},
+    "SamplesPlan": {"folder": "folder"},
+    "AnswersPlan": {"outputs": "read"},
+    "InstallPlan": {"folder": "new folder", "python": "program", "packages": "packages"},
+    "GraphPlan": {"model_path": "model", "output": "output"},
+    "SaveGraphPlan": {"model_path": "model", "graph_path": "output"},
+    "SavedGraph": {"path": "read"},
+}
+
+PLANS: Mapping[str, Any] = {
+    # request -> the type of its arguments; others name no file
+    wire.INSPECT: wire.InspectPlan,
+    wire.EXTERNAL_DATA: wire.ExternalDataPlan,
+    wire.LOAD_CHECK: wire.LoadCheckPlan,
+    wire.PROFILE: wire.ProfilePlan,
+    wire.EXPORT: wire.ExportPlan,
+    wire.TRANSFORM: wire.TransformPlan,
+    wire.ACCURACY: wire.AccuracyPlan,
+    wire.NODE_ERRORS: wire.NodeErrorsPlan,
+    wire.EXPLAIN: wire.ExplainPlan,
+    wire.PROFILED_PASS: wire.PassPlan,
+    wire.NAMED_MODEL: wire.NamedModelPlan,
+    wire.SAMPLES: wire.SamplesPlan,
+    wire.ANSWERS: wire.AnswersPlan,
+    wire.READ_PROFILE: wire.ReadProfilePlan,
+    wire.INSTALL: wire.InstallPlan,
+    wire.IMPORT: wire.ImportPlan,
+    wire.GRAPH: wire.GraphPlan,
+    wire.SAVE_GRAPH: wire.SaveGraphPlan,
+    wire.LOADGEN: wire.LoadGenPlan,
+    wire.LOAD: wire.ContestantPlan,
+    wire.PREPARE_TRAFFIC: wire.TrafficPlan,
+    wire.SAVE_OUTPUTS: wire.OutputsPlan,
+    wire.COMPARE_OUTPUTS: wire.OutputsPlan,
+}
+
+DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
+RESERVE_BYTES = 512 << 20  # free space that no worker may use up
+_LEAST_FILE_BYTES = 64 << 20  # that a worker may always write, in one file
+FILLING_BYTES = 64 << 20  # in a worker's folders: who has written more counts as the one that fills the disk
+
+
+# --- a job --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Confined:
+    """A request with the rules of its worker; `publish` moves what the worker has written to its place."""
+
+    payload: dict[str, Any]
+    drafts: dict[Path, Path]  # folder that the worker writes into -> target
+    scratch: str  # its folder for temporary files
+
+    def check_space(self) -> None:
+        """Raise where the worker fills a disk, see `check_space`."""
+        check_space([self.scratch, *map(str, self.drafts)])
+
+    def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """Move the outputs to their targets, and return the reply with the targets' paths.
+
+        Raises:
+            WorkerError: the worker left something else than files with the names of its outputs.
+            SpecError: a target cannot be written.
+        """
+        for folder, target in self.drafts.items():
+            for entry in sorted(os.scandir(folder), key=lambda one: one.name == target.name):
+                _move(entry, target)  # the target last: it never exists without the files that it needs
+        folders = {str(folder): str(target.parent) for folder, target in self.drafts.items()}
+        return marked(_renamed(reply, folders))
+
+
+@contextlib.contextmanager
+def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locations) -> Iterator[Confined]:
+    """Yield the request of a job with the rules of its worker.
+
+    Args:
+        job: the name of the job.
+        payload: its plan.
+        folder: the worker's folder for temporary files; empty: none.
+        locations: names the external data of a model, see `model_files`.
+
+    Raises:
+        SpecError: the folder of an output cannot be written.
+        Cancelled: as `locations` raises it.
+    """
+    with contextlib.ExitStack() as ends:
+        found = _Found(ends, locations)
+        sent = _visited(payload, PLANS[job], found) if job in PLANS else dict(payload)
+        _add_needs(job, payload, found)
+        drafts = {draft: target for draft, target in found.drafts}
+        if not sandbox.is_off():
+            sent = {**sent, sandbox.KEY: found.rules(folder)}
+        yield Confined(sent, drafts, folder)
+
+
+def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reply whose notes say so where the operator runs workers without a sandbox."""
+    if not (sandbox.is_off() and isinstance(reply.get("notes"), list)):
+        return dict(reply)
+    return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
+
+
+def contestant_rules(
+    plan: Mapping[str, Any], folder: str, locations: Locations, writes: Sequence[str] = ()
+) -> sandbox.Rules:
+    """Return the rules of a contestant that loads a configuration.
+
+    Args:
+        plan: a `wire.LoadPlan`.
+        folder: its own folder for temporary files.
+        locations: names the external data of a model, see `model_files`.
+        writes: further files that it writes.
+
+    Raises:
+        Cancelled: as `locations` raises it.
+    """
+    with contextlib.ExitStack() as ends:
+        found = _Found(ends, locations)
+        _visited(plan, PLANS[wire.LOAD], found)
+        found.writes += writes
+        return found.rules(folder)
+
+
+def fork_server_rules() -> sandbox.Rules:
+    """Return the rules of a fork server, whose contestants restrict their files themselves."""
+    return sandbox.rules(restricts_files=False, processes=True, gpu=True)
+
+
+# --- from a plan to rules -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a plan needs, so far."""
+
+    ends: contextlib.ExitStack  # removes the draft folders
+    locations: Locations
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    drafts: list[tuple[Path, Path]] = field(default_factory=list)
+    network: bool = False
+    processes: bool = False
+    attributes: bool = False
+    gpu: bool = False
+
+    def add(self, role: Role, value: Any) -> Any:
+        """Note a path; return the one that the worker gets."""
+        if role == "output":
+            return self._draft(Path(value)) if value else value
+        for one in value if isinstance(value, list) else [value]:
+            if one:
+                _ROLES[role](self, one)
+        return value
+
+    def _draft(self, target: Path) -> str:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch.remove_abandoned(target.parent, DRAFT)
+            folder = self.ends.enter_context(scratch.folder(target.parent.absolute(), DRAFT))
+        except OSError as error:
+            raise unwritable(target, error) from error
+        self.drafts.append((folder, target))
+        self.writes.append(str(folder))
+        return str(folder / target.name)
+
+    def rules(self, folder: str) -> sandbox.Rules:
+        """Return the rules of a worker whose temporary files go into `folder`."""
+        return sandbox.rules(
+            read=[os.path.abspath(one) for one in dict.fromkeys(self.reads)],  # noqa: PTH100 - links are kept
+            write=[os.path.abspath(one) for one in dict.fromkeys(self.writes)],  # noqa: PTH100
+            scratch=folder,
+            network=self.network,
+            processes=self.processes,
+            attributes=self.attributes,
+            gpu=self.gpu,
+            file_bytes=_most_bytes([*self.writes, folder]),
+        )
+
+
+def _add_model(found: _Found, path: str) -> None:
+    found.reads += [path, *external_files(Path(path), found.locations)]
+
+
+def _add_data(found: _Found, path: str) -> None:
+    """A list of files may name every file of its folder."""
+    is_list = Path(path).suffix.lower() in (".csv", ".tsv", ".txt")
+    found.reads += [path, *(_contents(Path(path).absolute().parent) if is_list else [])]
+
+
+def _contents(folder: Path) -> list[str]:
+    """A folder; where it holds the home folder or ORTune's own, its other contents that are not hidden."""
+    private = [Path.home().resolve(), home().resolve()]
+    if not any(one.is_relative_to(folder.resolve()) for one in private):
+        return [str(folder)]
+    with contextlib.suppress(OSError):
+        return [
+            str(one)
+            for one in folder.iterdir()
+            if one.name[0] != "." and not any(p.is_relative_to(one.resolve()) for p in private)
+        ]
+    return []
+
+
+def _add_library(found: _Found, name: str) -> None:
+    with contextlib.suppress(SpecError):  # the worker refuses it in words
+        found.reads.append(str(access.resolve_library(name)[0]))
+
+
+def _add_program(found: _Found, path: str) -> None:
+    """An interpreter, with the environment that it belongs to."""
+    found.reads += [path, *_contents(Path(os.path.realpath(path)).parent.parent)]
+    found.reads += _contents(Path(path).absolute().parent.parent)
+
+
+def _add_package(found: _Found, package: str) -> None:
+    if package.endswith(".whl"):
+        found.reads.append(package)
+
+
+def _add_new_folder(found: _Found, path: str) -> None:
+    found.writes.append(str(Path(path).parent))
+
+
+_ROLES: Mapping[Role, Callable[[_Found, str], None]] = {
+    "model": _add_model,
+    "read": lambda found, path: found.reads.append(path),
+    "data": _add_data,
+    "folder": lambda found, path: found.writes.append(path),
+    "new folder": _add_new_folder,
+    "inside": lambda found, path: None,
+    "libraries": _add_library,
+    "program": _add_program,
+    "packages": _add_package,
+}
+
+
+def _visited(value: Any, plan: Any, found: _Found) -> Any:
+    """Note every path of a plan; return the plan with the paths of the drafts."""
+    if isinstance(value, list):
+        return [_visited(one, plan, found) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    sent = dict(value)
+    for name, hint in _fields(plan).items():
+        if name not in value:
+            continue
+        if role := PATHS.get(plan.__name__, {}).get(name):
+            sent[name] = found.add(role, value[name])
+        elif (nested := nested_plan(hint)) is not None:
+            sent[name] = _visited(value[name], nested, found)
+    if plan is wire.SessionPlan:
+        _add_session(value, found)
+    elif plan is wire.ContestantPlan:
+        _add_engine(value, found)
+    return sent
+
+
+@cache
+def _fields(plan: Any) -> dict[str, Any]:
+    return typing.get_type_hints(plan)
+
+
+def nested_plan(hint: Any) -> Any:
+    """Return the typed dictionary in a hint such as `list[FeedPlan]`; None: it has none."""
+    if typing.is_typeddict(hint):
+        return hint
+    if typing.get_origin(hint) in (list, dict, types.UnionType, typing.Union):
+        return next((found for one in typing.get_args(hint) if (found := nested_plan(one))), None)
+    return None
+
+
+def _add_session(session: Mapping[str, Any], found: _Found) -> None:
+    providers = session["providers"]
+    found.gpu |= any(one["name"] != "CPUExecutionProvider" for one in providers)
+    named = named_paths(
+        session["config_entries"],
+        session["run_config_entries"],
+        ((one["name"], one["options"]) for one in providers),
+    )
+    _add_settings(named, found)
+
+
+def _add_settings(named: Iterable[tuple[str, str]], found: _Found) -> None:
+    """The files and folders that settings make an engine read or write."""
+    for _, text in named:
+        path = expand_home(text).absolute()
+        if path.is_file():
+            found.writes.append(str(path))
+        else:
+            found.writes += _contents(path if path.is_dir() else path.parent)
+
+
+def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
+    """Compilers run as processes; PyTorch and devices of OpenVINO need the nodes of GPUs."""
+    openvino = plan.get("openvino", {})
+    texts = {name: one for name, one in openvino.get("properties", {}).items() if isinstance(one, str)}
+    _add_settings(named_paths(texts, {}, ()), found)
+    found.processes |= ENGINES[plan["engine"]].compiles
+    found.gpu |= plan.get("torch") is not None or openvino.get("device", "CPU") != "CPU"
+
+
+# --- needs of jobs ------------------------------------------------------------------------------------------
+
+
+def _add_needs(job: str, payload: Mapping[str, Any], found: _Found) -> None:
+    if job in (wire.ENVIRONMENT, wire.CAPABILITIES):  # each provider is tried in a process of its own
+        found.processes = found.gpu = True
+    elif job == wire.EXPORT:
+        _add_export(payload, found)
+    elif job == wire.INSTALL:
+        _add_installer(found)
+
+
+def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
+    found.processes = payload.get("source") == "tensorflow"  # its converter is a program
+    if payload.get("source") == "torchvision" and payload.get("pretrained"):
+        weights = Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")
+        with contextlib.suppress(OSError):  # the worker tells that nothing can be downloaded
+            weights.mkdir(parents=True, exist_ok=True)
+        found.network, found.writes = True, [*found.writes, str(weights)]
+
+
+def _cache_home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+
+
+def _add_installer(found: _Found) -> None:
+    """The programs `pip` and `uv`, their settings, the files that their variables name, and their caches."""
+    found.network = found.processes = found.attributes = True
+    named = [text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_", "NETRC", "SSL_"))]
+    folders = [one for text in named for one in text.removeprefix("file://").split()]
+    found.reads += [
+        one for one in (*folders, *os.environ.get("PATH", "").split(os.pathsep)) if one[:1] == "/"
+    ]
+    found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
+    found.writes += [str(_cache_home() / one) for one in ("pip", "uv")]
+    found.writes += [os.environ[one] for one in ("PIP_CACHE_DIR", "UV_CACHE_DIR") if os.environ.get(one)]
+
+
+# --- outputs and space --------------------------------------------------------------------------------------
+
+
+def _move(entry: os.DirEntry[str], target: Path) -> None:
+    """Move one file of a draft folder beside the target; a foreign file or link is refused."""
+    is_file = stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
+    if not (is_file and entry.name.startswith(target.stem)):
+        raise WorkerError(
+            f"The worker left `{entry.name[:200]}`, which is no output of its job.",
+            hint="Do not use this model: a file or library of it may be hostile.",
+        )
+    try:
+        Path(entry.path).replace(target.with_name(entry.name))
+    except OSError as error:
+        raise unwritable(target, error) from error
+
+
+def take(made: Path, target: Path) -> None:
+    """Move a file that a worker has written in its folder.
+
+    Raises:
+        WorkerError: there is no such file, or it is a link.
+    """
+    try:
+        if not stat.S_ISREG(made.lstat().st_mode):
+            raise WorkerError(
+                f"The worker left something else than the file `{made.name}`.", hint="Start it again."
+            )
+        scratch.moved(made, target)
+    except OSError as error:
+        raise WorkerError(
+            f"The outputs cannot be written to `{target}`: {error.strerror or error}.",
+            hint="Free some disk space.",
+        ) from error
+
+
+def _renamed(value: Any, folders: Mapping[str, str]) -> Any:
+    """Texts of a reply with the folder of the target in the place of the draft's."""
+    if isinstance(value, str):
+        for draft, target in folders.items():
+            value = value.replace(draft, target)
+        return value
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [_renamed(one, folders) for one in value]
+    if isinstance(value, dict):
+        return {k: _renamed(v, folders) if isinstance(v, str | list) else v for k, v in value.items()}
+    return value
+
+
+def _most_bytes(paths: Sequence[str]) -> int:
+    """The largest file that leaves the reserve free on the fullest disk that a worker writes to."""
+    free = [sandbox.FILE_BYTES + RESERVE_BYTES]
+    for path in filter(None, paths):
+        with contextlib.suppress(OSError):
+            free.append(free_bytes(path))
+    return max(_LEAST_FILE_BYTES, min(free) - RESERVE_BYTES)
+
+
+def free_bytes(path: str) -> int:
+    """Return the free space of the disk that holds `path`.
+
+    Raises:
+        OSError: there is no such path.
+    """
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def check_space(folders: Sequence[str]) -> None:
+    """Raise where a disk is nearly full and a worker's own folders on it hold much.
+
+    Raises:
+        WorkerError: the caller should end the worker.
+    """
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            if free_bytes(folder) < RESERVE_BYTES and (held := _held_bytes(folder)) > FILLING_BYTES:
+                raise WorkerError(
+                    f"The worker was ended because it fills the disk: its files in `{folder}` hold "
+                    f"{held >> 20} MiB, and less than {RESERVE_BYTES >> 20} MiB are free.",
+                    hint=TMPDIR_HINT,
+                )
+
+
+def _held_bytes(folder: str) -> int:
+    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sum(512 * one.lstat().st_blocks for one in files)

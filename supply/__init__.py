@@ -1,0 +1,1 @@
+"""What ORTune requires: lock files, licences, bill of materials, audit for known vulnerabilities."""

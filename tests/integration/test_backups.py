@@ -1,0 +1,145 @@
+"""Backups during measurements: each holds what was stored before it began, and nothing half."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from core.store import BackupFolder, Store, restore
+from core.wire.errors import StoreError
+from tests import builders, store_writer, tiny_models
+from tests.command_line import CommandLine
+from tests.store_writer import Report, check_holds
+from tests.waiting import wait_until
+
+NAME = re.compile(r"ortune-auto-\d{8}-\d{6}(-\d+)?\.db")
+
+
+def reported(log: Path) -> Report:
+    return Report.of(log.read_text())
+
+
+def test_a_backup_during_writes_holds_every_row_that_was_reported_before(tmp_path: Path) -> None:
+    store, log = Store(tmp_path / "home" / "ortune.db"), tmp_path / "log"
+    folder = BackupFolder(tmp_path / "backups", keep=100)
+    with log.open("w") as output:
+        writer = store_writer.start(store.path, seed=1, output=output)
+        try:
+            wait_until(lambda: len(reported(log).lines) > 5)
+            made = []
+            for _ in range(8):
+                before = reported(log)
+                made.append((before, folder.add(store)))
+                enough = len(before.lines) + 2
+                wait_until(lambda enough=enough: len(reported(log).lines) > enough)  # type: ignore[misc]
+        finally:
+            writer.kill()
+            writer.wait()
+    after = reported(log)
+    for number, (before, backup) in enumerate(made):
+        restored = tmp_path / f"other{number}" / "ortune.db"
+        assert restore(backup.path, restored) is None
+        check_holds(restored, before, after)
+        assert Store(restored).check() == backup.found  # the check is that of the copy
+    check_holds(store.path, after, after, unreported=1)
+
+
+def test_repeated_backups_while_a_trial_is_measured(tmp_path: Path) -> None:
+    line, other = CommandLine(tmp_path), CommandLine(tmp_path / "other")
+    tiny_models.mlp(tmp_path / "mlp.onnx")
+    folder = tmp_path / "backups"
+    first = line.run("tune", "mlp.onnx", "--runs", "20", "--warmup-runs", "1", "--json", cwd=tmp_path)
+    trial = first.document["trial"]
+    backups = line.start("backup", str(folder), "--every", "1s", "--keep", "3")
+    measured = line.start("tune", "mlp.onnx", "--budget", "6s", "--effort", "publish", cwd=tmp_path)
+    _, err = measured.communicate(timeout=240)
+    assert measured.returncode in (0, 3), err
+    ended_at = time.time()
+    wait_until(lambda: max(path.stat().st_mtime for path in folder.glob("*.db")) > ended_at + 1)
+    backups.send_signal(signal.SIGINT)
+    said, err = backups.communicate(timeout=60)
+    assert backups.returncode == 130
+    assert "Traceback" not in err
+
+    lines = said.splitlines()
+    kept = sorted(folder.iterdir())
+    assert len(lines) > 3
+    assert len(kept) in (3, 4)  # the signal may come between a copy and the deletion of the oldest
+    assert all(NAME.fullmatch(path.name) for path in kept)
+    assert all("no damage found" in one for one in lines)
+    assert "Deleted 1 older backup." in lines[-1]
+    known = store_writer.contents(line.home / "ortune.db")
+    assert store_writer.contents(kept[-1]) == known
+    for path in kept:
+        assert store_writer.contents(path)[trial] == known[trial]
+        other.run("restore", str(path), "--force")
+        told = other.run("history", "--json").document["trials"]
+        assert not {row["state"] for row in told} & {"DAMAGED", "RUNNING", "WAITING"}
+        assert trial in {row["trial"] for row in told}
+
+
+def test_the_newest_backups_are_kept_even_if_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, place = Store(tmp_path / "home" / "ortune.db"), tmp_path / "backups"
+    folder = BackupFolder(place, keep=2)
+    for name in ("ortune-backup-20260101-000000.db", "ortune-auto-notes.db"):
+        (place / name).write_text("of the user")
+    paths = []
+    for moment in ("20260102-000000", "20260101-000000", "20260101-000000", "20251231-000000"):
+        monkeypatch.setattr(time, "strftime", lambda form, now=moment: form.replace("%Y%m%d-%H%M%S", now))
+        made = folder.add(store)
+        paths.append(made.path)
+    assert paths[2].stem == f"{paths[1].stem}-1"  # the same second
+    assert [path.exists() for path in paths] == [False, False, True, True]
+    assert made.removed == 1
+    assert len(list(place.iterdir())) == 4
+    monkeypatch.undo()
+    BackupFolder(place, keep=1).add(store)  # the next start knows the earlier ones by name
+    assert [path.exists() for path in paths] == [False] * 4
+    assert len(list(place.iterdir())) == 3
+
+
+def test_no_older_backup_is_deleted_while_rows_are_damaged_or_nothing_can_be_written(tmp_path: Path) -> None:
+    store, place = Store(tmp_path / "home" / "ortune.db"), tmp_path / "backups"
+    store.create_trial(builders.trial("aaaaaa000001"))
+    folder = BackupFolder(place, keep=1)
+    sound = folder.add(store).path
+    with store._database.writing() as db:
+        db.execute("UPDATE trials SET model_name = 'other'")
+    made = folder.add(store)
+    assert (made.found.damaged, made.removed, sound.exists()) == (1, 0, True)
+    place.rename(tmp_path / "moved")
+    with pytest.raises(StoreError, match="cannot be written"):
+        folder.add(store)
+    (tmp_path / "moved").rename(place)
+    (place / f".{sound.name}.999999999.part").write_text("of a killed process")
+    (place / ".ortune-auto-of the user").write_text("kept")
+    store.delete_trials(["aaaaaa000001"])
+    assert folder.add(store).removed == 2
+    assert {path.suffix for path in place.iterdir()} == {".db", ""}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["here", "--every", "0s"], "1 second or more, but got `0s`"),
+        (["here", "--every", "soon"], "but got `soon`"),
+        (["--every", "10m"], "`--every` needs a folder"),
+        (["file.db", "--every", "10m"], "`file.db` is no folder"),
+        (["here", "--keep", "3"], "`--keep` applies to `--every` only"),
+        (["here", "--every", "10m", "--json"], "has no JSON document"),
+    ],
+)
+def test_options_of_repeated_backups_that_contradict_each_other(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    (tmp_path / "file.db").write_text("")
+    done = CommandLine(tmp_path).run("backup", *options, cwd=tmp_path)
+    assert done.code == 2
+    assert said in done.err + done.out
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["file.db"]
