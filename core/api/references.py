@@ -12,8 +12,10 @@ from typing import Any
 from core.process import runtimes
 from core.run.named_files import check_named_files, open_folders, with_full_paths
 from core.run.named_files import with_relative_paths as with_relative_paths
+from core.run.signing.checking import check_text, refuse_wrong
 from core.run.variants import variant_of
 from core.run.verified_runtime import recorded_libraries
+from core.show.sheets.signatures import signature_note
 from core.spec import TrialSpec, old_key_note, spec_from_yaml
 from core.spec.presets import PRESETS, preset
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
@@ -115,6 +117,10 @@ def _file_config(
     Options of the command line may name any path, because the user types them.
     """
     text = read_text(path)
+    signature = check_text(text.encode())
+    refuse_wrong(signature, path.name)
+    if told := signature_note(signature, path.name):
+        note(told)
     spec = with_full_paths(spec_from_yaml(text, expert=expert or expert_allowed()))
     if remark := old_key_note(text):
         note(f"{path.name}: {remark}")

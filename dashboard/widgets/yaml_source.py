@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.api.signing import check_text, refuse_wrong
+from core.show.sheets.signatures import signature_note
 from core.spec import TrialSpec, old_key_note, spec_from_yaml
 from core.wire.access import expert_allowed
 from core.wire.errors import SpecError
@@ -58,6 +60,10 @@ def read(file: str, pasted: str, *, to: str) -> tuple[str, TrialSpec]:
         SpecError: neither is given, the file is not text, or its text is no configuration.
     """
     name, text = _text(file, pasted, to=to)
+    signature = check_text(text.encode())
+    refuse_wrong(signature, name)
+    if told := signature_note(signature, name):
+        messages.notify(told)
     spec = spec_from_yaml(text, expert=expert_allowed())
     if remark := old_key_note(text):
         messages.notify(f"{name}: {remark}")

@@ -197,12 +197,18 @@ def test_a_change_since_a_baseline_is_shown(
         "targets": [],
     }
     document |= {"runs": part, "same": part, "fast": {"state": "HOLDS", "why": "As fast.", "gains": []}}
+    document["signature"] = {
+        "state": "UNKNOWN_KEY",
+        "why": "Signed by an unknown key.",
+        "hint": "Compare it.",
+    }
     document |= {"change": change, "recorded_to": str(tmp_path / "kept.json")}
     jobs(status("v", kind="verify", state="COMPLETE", result=document))
     at = open_page("export", model=mlp, verify="v")
     said = texts(at)
     assert tells(said, f"x.zip: {WORDS['FAILED']}")
     assert tells(said, change["why"])
+    assert tells(said, "Signed by an unknown key. Compare it.")
     assert lines(at, " kernel.")
     assert str(tmp_path) not in said  # where the server keeps it is nobody's business
     assert any(one.key == "verify.keep" for one in at.get("download_button"))

@@ -235,7 +235,7 @@ def _answer(document: Mapping[str, Any]) -> None:
                 color=color,
             )
             st.markdown(format.plain(part["why"]))
-    _signature(document.get("signature"))
+    _signature(document["signature"])
     if document["notes"]:
         said = "  \n".join(map(format.plain, document["notes"]))
         st.warning(said, icon=":material/groups:", title="Background load")
@@ -265,10 +265,8 @@ def _answer(document: Mapping[str, Any]) -> None:
     )
 
 
-def _signature(found: Mapping[str, Any] | None) -> None:
-    """Draw the state of the file's signature; a result of an earlier version has none."""
-    if found is None:
-        return
+def _signature(found: Mapping[str, Any]) -> None:
+    """Draw the state of the file's signature."""
     color = signatures.COLORS.get(found["state"], "gray")
     with st.container(border=True, key="verify.signature"):
         st.caption("signature")
