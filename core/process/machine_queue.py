@@ -29,13 +29,10 @@ from typing import Any
 
 import filelock
 
-<<<<<<< HEAD
 from core.process import fair_order
+from core.process.identity import is_alive as is_alive
+from core.process.identity import start_of
 from core.process.queue_files import MOST_TURNS, USED, Ticket, plain, read, read_uses, unusable, write
-from core.process.queue_files import is_alive as is_alive
-=======
-from core.process.identity import is_alive, start_of
->>>>>>> h_chaos
 from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
@@ -43,13 +40,6 @@ LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 LATER_POLLS_AFTER_S = 5.0
-<<<<<<< HEAD
-=======
-MAX_TICKET_BYTES = 10_000
-MOST_TEXT = 200  # characters of a text in a ticket
-# Follows no link, and does not block on a FIFO.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
->>>>>>> h_chaos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +65,6 @@ class Entry:
 class Place:
     """The place of one job in the queue: its ticket, and the lock once it is the job's turn."""
 
-<<<<<<< HEAD
     def __init__(self, folder: Path, ticket: Ticket, name: str) -> None:
         """Describe a ticket that is not written yet."""
         self.path, self.ticket = folder / name, ticket
@@ -85,15 +74,6 @@ class Place:
     def name(self) -> str:
         """Name of the ticket."""
         return self.path.name
-=======
-    pid: int
-    started: float  # the process's start, see `identity`: a reused pid has another one
-    owner: str
-    what: str
-    since: float
-    running: bool
-    uid: int | None = None  # owner of the file, not written in it; None: unknown on this system
->>>>>>> h_chaos
 
 
 class MachineQueue:
@@ -335,15 +315,7 @@ class MachineQueue:
             raise unusable(self.folder, OSError(0, "it is a link that another user made"))
 
 
-<<<<<<< HEAD
 def _entry_from_ticket(name: str, ticket: Ticket) -> Entry:
-=======
-def _as_running(ticket: _Ticket) -> _Ticket:
-    return _Ticket(**{**asdict(ticket), "running": True, "since": time.time()})
-
-
-def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
->>>>>>> h_chaos
     return Entry(
         ticket=name,
         owner=ticket.owner,
