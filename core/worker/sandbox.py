@@ -153,7 +153,6 @@ _OF_A_GROUP = {
     "ioprio_set": ((251, 30), 0b10),
 }
 _MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
-_LARGE_PID_MAX = 1 << 20  # so many process ids that a later thread has a larger one
 _CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080  # namespaces of every kind, NEWTIME included
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 38, 24, 47
 
@@ -203,7 +202,7 @@ class _Filter:
         self._add(_LD, 16 + 8 * argument)
         self._add(*test)
         self._add(_RET, _ERRNO | errno.EPERM)
-        self._add(_RET, _ALLOW)
+        self._add(_LD, 0)  # further rules compare the number again
 
     def refuse_shared_memory(self) -> None:
         """Refuse memory that is shared with no file: no limit of a process counts it."""
@@ -268,8 +267,7 @@ def _refuse_other_processes(made: _Filter) -> None:
         made.refuse_if(of_a_group, 0, bits)
     for of_a_process, argument in _OF_A_PROCESS.values():
         made.refuse_other_processes(of_a_process, argument)
-    if _pid_max() >= _LARGE_PID_MAX:
-        made.refuse_earlier_processes(_SET_AFFINITY)
+    made.refuse_earlier_processes(_SET_AFFINITY)
 
 
 def _refuse_network(made: _Filter, rules: Rules) -> None:
@@ -432,12 +430,6 @@ def _limit(rules: Rules) -> None:
 def _has_bounded_memory(rules: Rules) -> bool:
     """Whether a limit of memory can be set; drivers of GPUs reserve address space."""
     return not (rules["gpu"] or rules["processes"] or rules["network"])
-
-
-def _pid_max() -> int:
-    with contextlib.suppress(OSError, ValueError):
-        return int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii"))
-    return 0
 
 
 def _landlock(rules: Rules, version: int) -> None:
