@@ -217,10 +217,9 @@ def _file(known: ExportSource, action: DeltaGenerator, accepted: str = "") -> De
         try:
             text = chosen.text(known, accepted)
             _not_carried(text)
-            signed = signatures.draw_signed(text) if chosen.name == "yaml" else text
+            signed = signatures.signed(text) if chosen.name == "yaml" else ""
             with action:
-                _download(chosen, known, accepted, signed if signed != text else "")
-            text = signed
+                _download(chosen, known, accepted, signed)
         except TunerError as error:
             messages.report(error)
             return left
@@ -257,6 +256,9 @@ def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str, s
         st.caption(f"The model ({size(bytes_)}) is part of this file; write it by the command line:")
         st.code(command, language="bash")
         return
+    words = "Saves the model and the files below."
+    if chosen.pack is None:
+        words = f"Saves the text below{' and its signature' if signed else ''}."
     st.download_button(
         f"Download {name}",
         signed.encode() if signed else chosen.content(known, accepted),
@@ -266,7 +268,9 @@ def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str, s
         on_click="ignore",
         icon=":material/download:",
         type="primary",
-        help="Saves the text below." if chosen.pack is None else "Saves the model and the files below.",
+        help=words,
+        if chosen.pack is None
+        else "Saves the model and the files below.",
     )
 
 

@@ -14,11 +14,11 @@ SIGNED = "export.signed"  # session key: the last signed text, and what it was b
 NO_SIGNATURE = "no signature"
 
 
-def draw_signed(text: str) -> str:
-    """Draw the form that signs a YAML text; return the text, signed once that was done."""
+def signed(text: str) -> str:
+    """Draw the form that signs a YAML text; return the signed text once that was done, and "" before."""
     if not signing.key_pairs():
         st.caption("To sign the file, create a key on this machine with `ortune keys create NAME`.")
-        return text
+        return ""
     with st.form(FORM):
         fields(FORM, optional=False)
         st.form_submit_button(
@@ -30,11 +30,12 @@ def draw_signed(text: str) -> str:
             **state.unless_closed("Adds a signature to the end of the file. It covers every byte before."),
         )
     messages.show_kept_error(FORM, "The file was not signed")
-    before, signed, name = st.session_state.get(SIGNED, ("", "", ""))
+    before, found, name = st.session_state.get(SIGNED, ("", "", ""))
     if before != text:
-        return text
-    st.success(format.plain(f"Signed with the key of {name}."), icon=":material/check_circle:")
-    return str(signed)
+        return ""
+    words = f"Signed with the key of {name}. The download has the signature; the text on this page has none."
+    st.success(format.plain(words), icon=":material/check_circle:")
+    return str(found)
 
 
 def fields(place: str, *, optional: bool) -> None:
