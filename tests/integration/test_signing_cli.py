@@ -70,8 +70,6 @@ def line(made: Exported, tmp_path: Path) -> CommandLine:
 def copies(made: Exported, line: CommandLine, tmp_path: Path) -> Exported:
     """That home and its files, to change them; the models are in the home."""
     yaml, bundle = (Path(shutil.copy(one, tmp_path)) for one in (made.yaml, made.bundle))
-    with closing(sqlite3.connect(line.home / STORE_NAME)) as db:
-        print(db.execute("SELECT name, path FROM models").fetchall())
     return Exported(line.home, made.trial, yaml, bundle)
 
 
@@ -134,7 +132,7 @@ def test_keys_are_created_listed_trusted_and_removed(cli: CommandLine) -> None:
         (("list", "--trust", "missing.yaml"), ("missing.yaml", "cannot be read")),
     ],
 )
-def test_what_keys_refuses_is_told(command: tuple[str, ...], words: tuple[str, ...], cli: CommandLine) -> None:
+def test_what_keys_refuse_is_told(command: tuple[str, ...], words: tuple[str, ...], cli: CommandLine) -> None:
     refused(cli.run("keys", *command), *words)
     assert actions(cli) == []
 
@@ -276,7 +274,6 @@ def test_a_changed_link_of_a_bundle_ends_with_exit_code_1(
     change: Callable[[CommandLine, Exported], None],
     line: CommandLine,
     copies: Exported,
-    own_models: None,
 ) -> None:
     change(line, copies)
     done = line.run("provenance", str(copies.bundle), "--json")
@@ -300,9 +297,7 @@ def test_a_changed_yaml_file_ends_with_exit_code_1(line: CommandLine, copies: Ex
     assert done.document["signature"]["state"] == "NONE"
 
 
-def test_a_missing_link_ends_with_exit_code_3(
-    cli: CommandLine, line: CommandLine, copies: Exported, own_models: None
-) -> None:
+def test_a_missing_link_ends_with_exit_code_3(cli: CommandLine, line: CommandLine, copies: Exported) -> None:
     elsewhere = cli.run("provenance", str(copies.yaml), "--json")
     assert (elsewhere.code, states(elsewhere)["result"]) == (EXIT_UNDECIDED, "MISSING")
     _file_of(line, variant=True).unlink()

@@ -269,8 +269,6 @@ def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str, s
         icon=":material/download:",
         type="primary",
         help=words,
-        if chosen.pack is None
-        else "Saves the model and the files below.",
     )
 
 
