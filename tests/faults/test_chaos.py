@@ -1,4 +1,4 @@
-"""Faults of the machine under a running server or a running comparison: clock, memory, descriptors, disk, stops.
+"""Faults of the machine under a server or a comparison that runs: clock, memory, descriptors, disk, stops.
 
 After each fault a real measurement works, the store is whole, and no process, folder or ticket is left.
 """
