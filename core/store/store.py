@@ -265,7 +265,7 @@ class Store:
         Raises:
             StoreError: no trial, or more than one, has that id.
         """
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = by_id(db, TRIALS, trial_id)
             samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
         found = {"result": (row["checksum"], TRIALS.checksum(row))}
