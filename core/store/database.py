@@ -153,7 +153,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE TABLE machine_time (person TEXT NOT NULL, began REAL NOT NULL, seconds REAL NOT NULL)",
         "CREATE INDEX machine_time_by_age ON machine_time (began)",
-        # small: what is unfinished, of a search, and found by words is read without reading other rows
+        # what is of a model, unfinished, of a search or found by words is read without reading other rows
+        "CREATE INDEX trials_by_model ON trials (model_sha256, created_at)",
+        "CREATE INDEX comparisons_by_model ON comparisons (model_sha256, created_at)",
         *(
             f"CREATE INDEX {table}_unfinished ON {table} (created_at) WHERE {UNFINISHED}"
             for table in ("trials", "comparisons", "studies")

@@ -105,6 +105,17 @@ def test_the_trials_of_a_search_are_read_by_their_index(store: Store, plans: lis
     assert not scans(plans)
 
 
+def test_results_of_a_model_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
+    one = next(one for one in store.trials(kind="measure") if one.comparison)
+    plans.clear()
+    assert store.trials(model_sha256=one.model_sha256, kind="reference", state="COMPLETE")
+    assert store.comparisons(model_sha256=one.model_sha256, limit=1)
+    assert plans
+    assert not scans(plans) + scans(plans, "comparisons")
+    assert store.comparisons(compared_sha256=one.model_sha256)
+    assert not scans(plans)
+
+
 def test_unfinished_rows_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
     assert store.interrupt_orphans(lambda process, created_at: True) == 0
     read = [step for step in plans if step.startswith("SCAN")]
