@@ -4,12 +4,13 @@ A real server on recorded results, and visitors without a browser: each opens pa
 after every few pages a session of its own ends and another begins. One more measures a small model, as often
 as jobs are wanted, waits for each result and deletes it. In Chromium, followers see what a presenter opens,
 and a visitor uploads models and deletes them. After the first part, `--warm`, the server is sampled: memory,
-file descriptors, threads, processes, temporary folders, files of its data folder, and bytes of the database.
+file descriptors, threads, files of its data folder, and bytes of the database. Worker processes and temporary
+folders come and go with each job: those count that are left when all visitors have gone.
 
 Growth is a slope over the rest of the time, from means of ten blocks, as a share of the mean, with its 95 %
 interval. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or
-on a page. Exit code 1: a target was missed, the interval considered; 3: too few samples to tell, or a kind
-of visitor did nothing.
+on a page; nothing left. Exit code 1: a target was missed, the interval considered; 3: too few samples to
+tell, or a kind of visitor did nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from benchmarks import soak_visitors as visitors  # noqa: E402
 from benchmarks.soak_visitors import Seen  # noqa: E402
 from core.evidence.statistics import t_quantile  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
-from core.store.audit import FOLDER as AUDIT  # noqa: E402
 from tests import tiny_models  # noqa: E402
 from tests.serving import LOG, serving  # noqa: E402
 
@@ -44,22 +44,35 @@ MOST_GROWTH = 0.05
 MOST_SLOWER = 2.0
 BLOCKS = 10
 FOLLOWERS = 2
+LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
+PASSING = ("processes", "temporary folders")  # of a job
+SETTLE_S = 60.0  # for what ends after the last visitor has gone
 
 
 def sample(server: psutil.Process, home: Path) -> dict[str, float]:
-    """Return what the server holds now. The audit log, which has a limit of its own, does not count."""
+    """Return what the server holds now."""
     temporary = Path(tempfile.gettempdir()).glob("ortune*")
-    database = (path for path in home.glob(f"{STORE_NAME}*") if not path.name.endswith("-shm"))
-    files = (path for path in home.rglob("*") if AUDIT not in path.parts and path.is_file())
+    files = 0
+    for folder, below, names in os.walk(home):  # ignores folders that are removed meanwhile
+        files += len(names)
+        if Path(folder) == home:
+            below[:] = [name for name in below if name not in LIMITED]
     return {
         "memory": server.memory_info().rss,
         "file descriptors": server.num_fds(),
         "threads": server.num_threads(),
         "processes": 1 + len(server.children(recursive=True)),
         "temporary folders": sum(1 for _ in temporary),
-        "files of the data folder": sum(1 for _ in files),
-        "bytes of the database": sum(path.stat().st_size for path in database),
+        "files of the data folder": files,
+        "bytes of the database": _size(home / STORE_NAME) + _size(home / f"{STORE_NAME}-wal"),
     }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the last connection removes the log of a database
+        return 0
 
 
 def growth(values: Sequence[float]) -> tuple[float, float, float] | None:
@@ -94,6 +107,7 @@ class Outcome:
     alone: Seen = field(default_factory=Seen)  # a single visitor, before
     loaded: Seen = field(default_factory=Seen)
     seconds: float = 0.0  # from the first sample to the last
+    left: dict[str, float] = field(default_factory=dict)  # by each of PASSING: more than before the load
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,10 @@ async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outc
     await visitors.read(url, time.monotonic() + 1, 0, Seen())  # what the server reads once
     for offset in range(0, len(visitors.SHOWN), visitors.PAGES_PER_SESSION):
         await visitors.read(url, time.monotonic() + 1, offset, found.alone)
-    until = time.monotonic() + load.seconds
+    before = sample(server, home)
     seen = found.loaded
     async with visitors.chromium(seen) as browser, asyncio.TaskGroup() as group:
+        until = time.monotonic() + load.seconds
         work = {f"reader {at}": visitors.read(url, until, at, seen) for at in range(load.sessions)}
         work["jobs"] = visitors.measure(url, store, until, load.jobs, seen)
         if browser is not None:
@@ -125,7 +140,13 @@ async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outc
         for name, one in work.items():
             group.create_task(visitors.record_errors(name, one, seen))
         await _watch(found, server, home, load, until)
-    return found
+    settled = time.monotonic() + SETTLE_S
+    while True:
+        after = sample(server, home)
+        found.left = {name: max(after[name] - before[name], 0.0) for name in PASSING}
+        if not any(found.left.values()) or time.monotonic() > settled:
+            return found
+        await asyncio.sleep(1)
 
 
 async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load, until: float) -> None:
@@ -150,7 +171,7 @@ def report(found: Outcome, log: Sequence[str]) -> int:
     seen = found.loaded
     missed = unknown = False
     what = f"growth in {found.seconds / 60:.1f} min, {len(found.samples)} samples"
-    for name in found.samples[0] if found.samples else ():
+    for name in [one for one in found.samples[0] if one not in PASSING] if found.samples else ():
         values = [one[name] for one in found.samples]
         grown = growth(values)
         if grown is None:
@@ -162,6 +183,9 @@ def report(found: Outcome, log: Sequence[str]) -> int:
         unknown |= low <= MOST_GROWTH < high
         text = f"{share:+.1%} [{low:+.1%}, {high:+.1%}], {min(values):,.0f} to {max(values):,.0f}"
         lab.row(name, what, text, f"≤ {MOST_GROWTH:.0%}")
+    for name, many in found.left.items():
+        missed |= many > 0
+        lab.row(name, "left when all visitors have gone", f"{many:g}", "0")
     alone, loaded = p95(found.alone.took), p95(seen.took)
     missed |= loaded > MOST_SLOWER * alone
     pages = f"{len(seen.took)} pages; alone {alone:.2f} s, {len(found.alone.took)} pages"

@@ -32,7 +32,7 @@ PAGES_PER_SESSION = 5
 THINK_S = 1.0  # between two pages of one visitor
 PAGE_S = 120.0  # a page that is not drawn by then is an error
 JOB_S = 300.0  # so is a job that has not ended
-BUDGET_S = 2  # of a comparison
+BUDGET_S = 15  # of a comparison, which includes the start of its processes
 RUN, BUDGET, PRESENT = "-run", "-knob.budget_s", "-follow.present"  # ends of the ids of widgets
 ENDED = ("COMPLETE", "FAIL", "CANCELLED", "DAMAGED")
 
@@ -163,7 +163,8 @@ async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -
             seen.failed += one.failed
         wrong = {name: state for name, state in states.items() if state != "COMPLETE"}
         if wrong or not states:
-            seen.failed.append(f"A job ended without a result: {wrong or 'Run started nothing'}.")
+            why = [(store.trial(name).error or {}).get("message", "") for name in wrong]
+            seen.failed.append(f"A job ended without a result: {wrong or 'Run started nothing'} {why}.")
         else:
             seen.jobs += 1
         await asyncio.to_thread(store.delete_finished, list(states))
@@ -195,8 +196,8 @@ async def chromium(seen: Seen) -> AsyncIterator[Browser | None]:
     async with async_playwright() as playwright:
         try:
             browser = await playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
-        except Error:
-            seen.missing = HOW_TO_GET_IT
+        except Error as error:
+            seen.missing = f"{HOW_TO_GET_IT} ({error.message.splitlines()[0]})"
             yield None
             return
         yield browser
@@ -245,13 +246,13 @@ async def upload(url: str, browser: Browser, until: float, model: Path, store: S
         file = model.with_name(f"soak_{seen.uploads}.onnx")
         shutil.copyfile(model, file)
         async with opened(browser, f"{url}/models") as page:
-            await page.locator(".st-key-models-add-open button").click()
+            await page.locator(".st-key-models-add-open button").first.click()
             await page.get_by_role("tab", name="Upload").click()
             await page.locator(".st-key-models-upload input[type=file]").set_input_files(file)
             card = page.locator(".st-key-models-card")
             await expect(card.get_by_role("heading", name=file.stem)).to_be_visible()
-            await card.locator(".st-key-models-delete button").click()
-            await page.locator(".st-key-models-confirm button").click()
+            await card.locator(".st-key-models-delete button").first.click()
+            await page.locator(".st-key-models-confirm button").first.click()
             await expect(card.get_by_role("heading", name=file.stem)).to_have_count(0)
         file.unlink()
         left = [one.name for one in await asyncio.to_thread(store.models) if one.name == file.stem]
