@@ -1,14 +1,16 @@
 """Growth of a dashboard under load: `python benchmarks/soak.py [--minutes 120] [--sessions 20]`.
 
-A real server on recorded results, and visitors that speak Streamlit's WebSocket protocol without a browser.
-Each opens pages one after the other, and after every few pages a session of its own ends and another begins.
-One more presses Run as often as jobs are wanted, and cancels each job when it draws its page again. After the
-first part, `--warm`, the server is sampled: memory, file descriptors, threads, processes, temporary folders,
-and bytes of the database per kept result.
+A real server on recorded results, and visitors without a browser: each opens pages one after the other, and
+after every few pages a session of its own ends and another begins. One more measures a small model, as often
+as jobs are wanted, waits for each result and deletes it. In Chromium, followers see what a presenter opens,
+and a visitor uploads models and deletes them. After the first part, `--warm`, the server is sampled: memory,
+file descriptors, threads, files of its data folder, and bytes of the database. Worker processes and temporary
+folders come and go with each job: those count that are left when all visitors have gone.
 
 Growth is a slope over the rest of the time, from means of ten blocks, as a share of the mean, with its 95 %
 interval. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or
-on a page. Exit code 1: a target was missed, the interval considered; 3: too few samples to tell.
+on a page; nothing left. Exit code 1: a target was missed, the interval considered; 3: too few samples to
+tell, or a kind of visitor did nothing.
 """
 
 from __future__ import annotations
@@ -29,122 +31,48 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import psutil  # noqa: E402
-from streamlit.proto.BackMsg_pb2 import BackMsg  # noqa: E402
-from streamlit.proto.ForwardMsg_pb2 import ForwardMsg  # noqa: E402
-from websockets.asyncio.client import ClientConnection, connect  # noqa: E402
 
 from benchmarks import experiment as lab  # noqa: E402
+from benchmarks import soak_visitors as visitors  # noqa: E402
+from benchmarks.soak_visitors import Seen  # noqa: E402
 from core.evidence.statistics import t_quantile  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
+from tests import tiny_models  # noqa: E402
 from tests.serving import LOG, serving  # noqa: E402
 
-PAGES = ("", "compare", "search", "sweep", "profile", "graph", "models", "history", "machine", "explain")
-PAGES_PER_SESSION = 5
-THINK_S = 1.0  # between two pages of one visitor
-PAGE_S = 120.0  # a page that is not drawn by then is an error
 MOST_GROWTH = 0.05
 MOST_SLOWER = 2.0
 BLOCKS = 10
-RUN = "-run"  # end of the id of Tune's button
-
-
-@dataclass
-class Visit:
-    """One session: its connection, and what its last page offered."""
-
-    socket: ClientConnection
-    buttons: list[str] = field(default_factory=list)  # ids of the buttons of the last page
-    failed: list[str] = field(default_factory=list)  # exceptions that pages showed
-
-    async def draw(self, page: str, pressed: str = "") -> float:
-        """Ask for a page, press a named button of it first; return the seconds until it is drawn."""
-        message = BackMsg()
-        state = message.rerun_script
-        state.page_name = page
-        if pressed:
-            trigger = state.widget_states.widgets.add()
-            trigger.id, trigger.trigger_value = pressed, True
-        began = time.perf_counter()
-        await self.socket.send(message.SerializeToString())
-        self.buttons.clear()
-        async with asyncio.timeout(PAGE_S):
-            while not self._done(ForwardMsg.FromString(await self._bytes())):
-                pass
-        return time.perf_counter() - began
-
-    async def _bytes(self) -> bytes:
-        found = await self.socket.recv()
-        return found if isinstance(found, bytes) else found.encode()
-
-    def _done(self, message: ForwardMsg) -> bool:
-        kind = message.WhichOneof("type")
-        if kind == "delta":
-            element = message.delta.new_element
-            if element.WhichOneof("type") == "button":
-                self.buttons.append(element.button.id)
-            elif element.WhichOneof("type") == "exception":
-                self.failed.append(element.exception.message)
-        finished = kind == "script_finished"
-        return finished and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
-
-
-def visit(url: str) -> connect:
-    """Return the connection of a new session."""
-    address = url.replace("http://", "ws://") + "/_stcore/stream"
-    return connect(address, origin=url, subprotocols=["streamlit"], max_size=None)  # type: ignore[arg-type,list-item]
-
-
-async def visitor(url: str, until: float, offset: int, took: list[float], failed: list[str]) -> None:
-    """Open sessions, and pages in each, until a time; the first page of every visitor is another one."""
-    number = offset
-    while time.monotonic() < until:
-        async with visit(url) as socket:
-            one = Visit(socket)
-            for _ in range(PAGES_PER_SESSION):
-                took.append(await one.draw(PAGES[number % len(PAGES)]))
-                number += 1
-                failed += one.failed
-                one.failed.clear()
-                await asyncio.sleep(THINK_S)
-
-
-async def jobs(url: str, store: Store, until: float, many: int, failed: list[str]) -> int:
-    """Press Run so many times, spread over the time; cancel each job. Return how many were started."""
-    started = 0
-    pause = max((until - time.monotonic()) / max(many, 1), 0.0)
-    while started < many and time.monotonic() < until:
-        async with visit(url) as socket:
-            one = Visit(socket)
-            await one.draw("")
-            run = next((name for name in one.buttons if name.endswith(RUN)), "")
-            if not run:
-                failed.append("Tune has no Run button.")
-                return started
-            before = {trial.id for trial in store.trials(limit=1000)}
-            await one.draw("", run)
-            started += bool({trial.id for trial in store.trials(limit=1000)} - before)
-            await asyncio.sleep(pause)
-            await one.draw("")
-            cancel = next((name for name in one.buttons if name.endswith("-cancel")), "")
-            if cancel:
-                await one.draw("", cancel)
-            failed += one.failed
-    return started
+FOLLOWERS = 2
+LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
+PASSING = ("processes", "temporary folders")  # of a job
+SETTLE_S = 60.0  # for what ends after the last visitor has gone
 
 
 def sample(server: psutil.Process, home: Path) -> dict[str, float]:
     """Return what the server holds now."""
-    children = server.children(recursive=True)
     temporary = Path(tempfile.gettempdir()).glob("ortune*")
-    results = len(Store(home / STORE_NAME).trials(limit=100_000))
+    files = 0
+    for folder, below, names in os.walk(home):  # ignores folders that are removed meanwhile
+        files += len(names)
+        if Path(folder) == home:
+            below[:] = [name for name in below if name not in LIMITED]
     return {
         "memory": server.memory_info().rss,
         "file descriptors": server.num_fds(),
         "threads": server.num_threads(),
-        "processes": 1 + len(children),
+        "processes": 1 + len(server.children(recursive=True)),
         "temporary folders": sum(1 for _ in temporary),
-        "bytes per result": (home / STORE_NAME).stat().st_size / max(results, 1),
+        "files of the data folder": files,
+        "bytes of the database": _size(home / STORE_NAME) + _size(home / f"{STORE_NAME}-wal"),
     }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the last connection removes the log of a database
+        return 0
 
 
 def growth(values: Sequence[float]) -> tuple[float, float, float] | None:
@@ -176,42 +104,60 @@ class Outcome:
     """What a soak has seen."""
 
     samples: list[dict[str, float]] = field(default_factory=list)
-    quiet: list[float] = field(default_factory=list)  # seconds of a page with one visitor
-    loaded: list[float] = field(default_factory=list)  # seconds of a page under load
-    failed: list[str] = field(default_factory=list)  # exceptions that pages showed
-    started: int = 0  # jobs
+    alone: Seen = field(default_factory=Seen)  # a single visitor, before
+    loaded: Seen = field(default_factory=Seen)
+    seconds: float = 0.0  # from the first sample to the last
+    left: dict[str, float] = field(default_factory=dict)  # by each of PASSING: more than before the load
 
 
-async def soak(
-    url: str,
-    server: psutil.Process,
-    home: Path,
-    *,
-    seconds: float,
-    warm_s: float,
-    sessions: int,
-    many_jobs: int,
-) -> Outcome:
+@dataclass(frozen=True)
+class Load:
+    """How much is done, and for how long."""
+
+    seconds: float
+    warm_s: float
+    sessions: int
+    jobs: int
+
+
+async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outcome:
     """Load a server, and return what was seen after the first part."""
     found = Outcome()
     store = Store(home / STORE_NAME)
-    await visitor(url, time.monotonic() + 1, 0, [], found.failed)  # what the server reads once
-    for offset in range(0, len(PAGES), PAGES_PER_SESSION):
-        await visitor(url, time.monotonic() + 1, offset, found.quiet, found.failed)
-    until = time.monotonic() + seconds
-    load = [
-        asyncio.create_task(visitor(url, until, offset, found.loaded, found.failed))
-        for offset in range(sessions)
-    ]
-    pressing = asyncio.create_task(jobs(url, store, until, many_jobs, found.failed))
-    await asyncio.sleep(min(warm_s, seconds / 2))
-    every_s = min(10.0, (until - time.monotonic()) / (3 * BLOCKS))
+    await visitors.read(url, time.monotonic() + 1, 0, Seen())  # what the server reads once
+    for offset in range(0, len(visitors.SHOWN), visitors.PAGES_PER_SESSION):
+        await visitors.read(url, time.monotonic() + 1, offset, found.alone)
+    before = sample(server, home)
+    seen = found.loaded
+    async with visitors.chromium(seen) as browser, asyncio.TaskGroup() as group:
+        until = time.monotonic() + load.seconds
+        work = {f"reader {at}": visitors.read(url, until, at, seen) for at in range(load.sessions)}
+        work["jobs"] = visitors.measure(url, store, until, load.jobs, seen)
+        if browser is not None:
+            model = tiny_models.mlp(Path(tempfile.mkdtemp(prefix="soak-")) / "model.onnx")
+            work["presenter"] = visitors.present(url, browser, until, FOLLOWERS, seen)
+            work["uploads"] = visitors.upload(url, browser, until, model, store, seen)
+        for name, one in work.items():
+            group.create_task(visitors.record_errors(name, one, seen))
+        await _watch(found, server, home, load, until)
+    settled = time.monotonic() + SETTLE_S
+    while True:
+        after = sample(server, home)
+        found.left = {name: max(after[name] - before[name], 0.0) for name in PASSING}
+        if not any(found.left.values()) or time.monotonic() > settled:
+            return found
+        await asyncio.sleep(1)
+
+
+async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load, until: float) -> None:
+    """Sample the server after the first part."""
+    await asyncio.sleep(min(load.warm_s, load.seconds / 2))
+    began = time.monotonic()
+    every_s = min(10.0, (until - began) / (3 * BLOCKS))
     while time.monotonic() < until:
         found.samples.append(await asyncio.to_thread(sample, server, home))
+        found.seconds = time.monotonic() - began
         await asyncio.sleep(every_s)
-    await asyncio.gather(*load)
-    found.started = await pressing
-    return found
 
 
 def errors(home: Path) -> list[str]:
@@ -222,28 +168,41 @@ def errors(home: Path) -> list[str]:
 
 def report(found: Outcome, log: Sequence[str]) -> int:
     """Print what was seen beside the targets, and return the exit code."""
+    seen = found.loaded
     missed = unknown = False
-    for name in found.samples[0]:
-        seen = growth([one[name] for one in found.samples])
-        if seen is None:
+    what = f"growth in {found.seconds / 60:.1f} min, {len(found.samples)} samples"
+    for name in [one for one in found.samples[0] if one not in PASSING] if found.samples else ():
+        values = [one[name] for one in found.samples]
+        grown = growth(values)
+        if grown is None:
             unknown = True
-            lab.row(name, f"{len(found.samples)} samples", "too few samples", f"≤ {MOST_GROWTH:.0%}")
+            lab.row(name, what, "too few samples", f"≤ {MOST_GROWTH:.0%}")
             continue
-        share, low, high = seen
+        share, low, high = grown
         missed |= low > MOST_GROWTH
         unknown |= low <= MOST_GROWTH < high
-        last = found.samples[-1][name]
-        text = f"{share:+.1%} [{low:+.1%}, {high:+.1%}], at the end {last:,.0f}"
-        lab.row(name, "growth after the first part", text, f"≤ {MOST_GROWTH:.0%}")
-    quiet, loaded = p95(found.quiet), p95(found.loaded)
-    missed |= loaded > MOST_SLOWER * quiet
-    pages = f"{len(found.loaded)} pages; alone {quiet:.2f} s"
-    lab.row("p95 of a page", pages, f"{loaded / quiet:.1f} ×", f"≤ {MOST_SLOWER:g} ×")
-    lab.row("jobs", "started and cancelled", f"{found.started}", "")
-    lab.row("errors", "in the log and on pages", f"{len(log) + len(found.failed)}", "0")
-    for line in [*log, *found.failed][:20]:
+        text = f"{share:+.1%} [{low:+.1%}, {high:+.1%}], {min(values):,.0f} to {max(values):,.0f}"
+        lab.row(name, what, text, f"≤ {MOST_GROWTH:.0%}")
+    for name, many in found.left.items():
+        missed |= many > 0
+        lab.row(name, "left when all visitors have gone", f"{many:g}", "0")
+    alone, loaded = p95(found.alone.took), p95(seen.took)
+    missed |= loaded > MOST_SLOWER * alone
+    pages = f"{len(seen.took)} pages; alone {alone:.2f} s, {len(found.alone.took)} pages"
+    lab.row("p95 of a page", pages, f"{loaded / alone:.1f} ×", f"≤ {MOST_SLOWER:g} ×")
+    done = {
+        "jobs": ("measured and deleted", seen.jobs),
+        "pages": ("of a presenter, shown by followers", seen.followed),
+        "models": ("uploaded and deleted", seen.uploads),
+    }
+    for name, (kind, many) in done.items():
+        unknown |= not many
+        lab.row(name, kind, f"{many}", "> 0")
+    wrong = [*log, *found.alone.failed, *seen.failed]
+    lab.row("errors", "in the log and on pages", f"{len(wrong)}", "0")
+    for line in [*filter(None, [seen.missing]), *wrong[:20]]:
         print(line)
-    return 1 if missed or log or found.failed else 3 if unknown else 0
+    return 1 if missed or wrong else 3 if unknown or not found.samples else 0
 
 
 def main() -> int:
@@ -266,16 +225,8 @@ def main() -> int:
 def _served(home: Path, given: argparse.Namespace) -> tuple[Outcome, list[str]]:
     with serving(home) as (url, process):
         server = psutil.Process(process.pid)
-        load = soak(
-            url,
-            server,
-            home,
-            seconds=60 * given.minutes,
-            warm_s=60 * given.warm,
-            sessions=given.sessions,
-            many_jobs=given.jobs,
-        )
-        found = asyncio.run(load)
+        load = Load(60 * given.minutes, 60 * given.warm, given.sessions, given.jobs)
+        found = asyncio.run(soak(url, server, home, load))
         return found, errors(home)
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from benchmarks import soak
+from benchmarks import soak_visitors as visitors
 from tests.e2e.conftest import recorded_home
 from tests.serving import serving
 
 WAVES = 3  # the first reads what the server keeps
 VISITORS = 4
 WAVE_S = 6.0
+KEPT_S = 1  # how long a closed session can be resumed
+DESCRIPTORS = 3  # of a session's event loop
 
 
 def test_growth_is_found_and_noise_is_not() -> None:
@@ -30,24 +34,65 @@ def test_growth_is_found_and_noise_is_not() -> None:
     assert soak.growth(flat[:19]) is None
 
 
-def test_visitors_leave_no_threads_and_no_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    seen, took, failed = [], [], []
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files of this test; its path is short, because Chromium has sockets there."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def test_a_session_that_is_dropped_leaves_nothing(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMLIT_SERVER_DISCONNECTED_SESSION_TTL", str(KEPT_S))
+    samples, seen = [], visitors.Seen()
     with recorded_home() as home, serving(home) as (url, process):
         server = psutil.Process(process.pid)
 
         async def wave() -> None:
             until = time.monotonic() + WAVE_S
-            await asyncio.gather(*(soak.visitor(url, until, at, took, failed) for at in range(VISITORS)))
+            await asyncio.gather(*(visitors.read(url, until, at, seen) for at in range(VISITORS)))
+            await asyncio.sleep(2 * KEPT_S)
+            async with visitors.visit(url) as socket:  # Streamlit drops the others when this one has gone
+                await visitors.Visit(socket).draw("")
+            await asyncio.sleep(KEPT_S)
 
         for _ in range(WAVES):
             asyncio.run(wave())
-            seen.append(soak.sample(server, home))
+            samples.append(soak.sample(server, home))
         log = soak.errors(home)
-    assert failed == []
+    first, last = samples[0], samples[-1]
+    assert seen.failed == []
     assert log == []
-    assert len(took) >= WAVES * VISITORS * soak.PAGES_PER_SESSION
-    for name in ("temporary folders", "bytes per result"):
-        assert seen[-1][name] == seen[0][name], name
-    assert seen[-1]["threads"] <= seen[0]["threads"] + VISITORS
+    assert len(seen.took) >= WAVES * VISITORS * visitors.PAGES_PER_SESSION
+    for name in ("temporary folders", "files of the data folder", "bytes of the database"):
+        assert last[name] == first[name], name
+    assert last["threads"] <= first["threads"] + VISITORS
+    # a leak would hold those of all sessions of the later waves, which are twice as many at least
+    assert last["file descriptors"] <= first["file descriptors"] + DESCRIPTORS * VISITORS
+
+
+def test_every_kind_of_visitor_finishes_and_leaves_nothing(temporary: Path) -> None:
+    load = soak.Load(seconds=1, warm_s=0, sessions=1, jobs=1)
+    with recorded_home() as home, serving(home) as (url, process):
+        found = asyncio.run(soak.soak(url, psutil.Process(process.pid), home, load))
+        log = soak.errors(home)
+    seen = found.loaded
+    assert seen.failed == []
+    assert log == []
+    assert seen.jobs == 1
+    assert found.left == dict.fromkeys(soak.PASSING, 0.0)
+    if seen.missing:
+        pytest.skip(seen.missing)
+    assert seen.followed >= soak.FOLLOWERS * len(visitors.PRESENTED)
+    assert seen.uploads >= 1
+
+
+def test_an_error_of_a_visitor_is_seen() -> None:
+    seen = visitors.Seen()
+    asyncio.run(visitors.record_errors("jobs", _press_what_is_not_there(), seen))
+    assert seen.failed == ["The visitor `jobs` ended early: LookupError: The page has no widget `-run`."]
+
+
+async def _press_what_is_not_there() -> None:
+    visitors.Visit(socket=None).widget("-run")  # type: ignore[arg-type]
