@@ -1,4 +1,4 @@
-"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors, disk, stops.
+"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors, disk.
 
 After each fault a real measurement works, the store is whole, and no process, folder or ticket is left.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -58,7 +56,6 @@ STEPS = (
 )  # seconds that the clock is ahead; the system's at the end
 MOST_S = 600.0  # that anything here takes, by any clock
 BUDGET_S = 6
-PAUSE_S = 20  # of a stopped server: longer than its heartbeats
 
 
 @pytest.fixture
@@ -245,44 +242,11 @@ def test_a_server_is_refused_memory(visiting: Visiting) -> None:
 
 def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:
     with recorded_home() as home, visiting(home) as visit:
-        num_fds = psutil.Process(visit.server.pid).num_fds
-        most = num_fds() + 4
+        most = psutil.Process(visit.server.pid).num_fds() + 2  # a worker needs more
         with visit.lacking(resource.RLIMIT_NOFILE, most):
-            address = urlsplit(visit.url)
-            with contextlib.ExitStack() as stack:
-                for _ in range(8):
-                    stack.enter_context(socket.create_connection((address.hostname or "", address.port or 0)))
-                wait_until(lambda: num_fds() >= most)
-                button(visit.page, "run").click()
-                time.sleep(PAUSE_S / 4)
+            button(visit.page, "run").click()
+            time.sleep(5)
         visit.check_measured()
-
-
-def test_a_server_is_stopped_while_it_measures(visiting: Visiting) -> None:
-    with recorded_home() as home, visiting(home) as visit:
-        set_number(visit.page, "budget_s", BUDGET_S + 2 * PAUSE_S)  # the pause counts as time that was spent
-        trial = visit.start()
-        wait_until(lambda: workers(visit.server.pid))
-        visit.server.send_signal(signal.SIGSTOP)
-        time.sleep(PAUSE_S)
-        visit.server.send_signal(signal.SIGCONT)
-        assert visit.end(trial).state == "COMPLETE"
-        visit.check_measured()
-
-
-def test_two_servers_on_one_store(visiting: Visiting, ground: Ground) -> None:
-    with recorded_home() as home, visiting(home) as first, visiting(home) as second:
-        ground.live_in(home)
-        ground.environment["ORTUNE_QUEUE"] = str(home / "queue")
-        trials = [first.start(), second.start()]
-        ends = [visit.end(trial) for visit, trial in zip((first, second), trials, strict=True)]
-        assert {one.state for one in ends} == {"COMPLETE"}
-        (began, ended), (later, _) = sorted((one.started_at, one.finished_at) for one in ends)
-        assert ended <= later or began == later, "one measurement at a time"
-        for trial in trials:
-            check_told(ground.run("delete", trial, "--yes"), codes=(0,))
-        for visit in (first, second):
-            visit.check_measured()
 
 
 # --- people -------------------------------------------------------------------------------------------------
