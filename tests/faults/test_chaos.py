@@ -1,4 +1,4 @@
-"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors, disk.
+"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors.
 
 After each fault a real measurement works, the store is whole, and no process, folder or ticket is left.
 """
@@ -39,7 +39,6 @@ from tests.e2e.conftest import (  # noqa: F401 - `browser` is a fixture
 from tests.faults.conftest import Ground, check_told
 from tests.faults.test_lack import LIMITED, SHORT
 from tests.serving import LOG, SOCKET, ask, end, serving
-from tests.small_disks import small_disk
 from tests.stepped_clock import SteppedClock
 from tests.waiting import wait_until
 
@@ -116,22 +115,6 @@ def test_a_worker_has_too_little_memory(ground: Ground, folder: Path, most_mib: 
     large = ("--batch-size", "500000", "--runs", "5", "--warmup-runs", "1", "--quiet")
     check_told(ground.run("tune", "mlp.onnx", *large, cwd=folder, prefix=limited))
     check_measured(ground, folder)
-
-
-def test_the_disk_is_full_in_the_middle_of_a_comparison(ground: Ground, folder: Path) -> None:
-    with small_disk("size=24m") as home:
-        ground.live_in(home)
-        check_measured(ground, folder)
-        process = ground.start("tune", "mlp.onnx", "--budget", "8s", "--effort", "publish", cwd=folder)
-        wait_until(lambda: is_comparing(process))
-        with (home / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(b"x" * 512):
-                pass
-        _, err = process.communicate(timeout=MOST_S)
-        assert process.returncode in (0, 2, 3), err
-        assert "Traceback" not in err
-        (home / "filler").unlink()
-        check_measured(ground, folder)
 
 
 # --- a running server ---------------------------------------------------------------------------------------
