@@ -1,4 +1,4 @@
-"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors, disk, stops.
+"""Faults of the machine while a server or a comparison runs: clock, memory, descriptors.
 
 After each fault a real measurement works, the store is whole, and no process, folder or ticket is left.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -41,7 +39,6 @@ from tests.e2e.conftest import (  # noqa: F401 - `browser` is a fixture
 from tests.faults.conftest import Ground, check_told
 from tests.faults.test_lack import LIMITED, SHORT
 from tests.serving import LOG, SOCKET, ask, end, serving
-from tests.small_disks import small_disk
 from tests.stepped_clock import SteppedClock
 from tests.waiting import wait_until
 
@@ -58,7 +55,6 @@ STEPS = (
 )  # seconds that the clock is ahead; the system's at the end
 MOST_S = 600.0  # that anything here takes, by any clock
 BUDGET_S = 6
-PAUSE_S = 20  # of a stopped server: longer than its heartbeats
 
 
 @pytest.fixture
@@ -119,22 +115,6 @@ def test_a_worker_has_too_little_memory(ground: Ground, folder: Path, most_mib: 
     large = ("--batch-size", "500000", "--runs", "5", "--warmup-runs", "1", "--quiet")
     check_told(ground.run("tune", "mlp.onnx", *large, cwd=folder, prefix=limited))
     check_measured(ground, folder)
-
-
-def test_the_disk_is_full_in_the_middle_of_a_comparison(ground: Ground, folder: Path) -> None:
-    with small_disk("size=24m") as home:
-        ground.live_in(home)
-        check_measured(ground, folder)
-        process = ground.start("tune", "mlp.onnx", "--budget", "8s", "--effort", "publish", cwd=folder)
-        wait_until(lambda: is_comparing(process))
-        with (home / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(b"x" * 512):
-                pass
-        _, err = process.communicate(timeout=MOST_S)
-        assert process.returncode in (0, 2, 3), err
-        assert "Traceback" not in err
-        (home / "filler").unlink()
-        check_measured(ground, folder)
 
 
 # --- a running server ---------------------------------------------------------------------------------------
@@ -245,44 +225,11 @@ def test_a_server_is_refused_memory(visiting: Visiting) -> None:
 
 def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:
     with recorded_home() as home, visiting(home) as visit:
-        num_fds = psutil.Process(visit.server.pid).num_fds
-        most = num_fds() + 4
+        most = psutil.Process(visit.server.pid).num_fds() + 2  # a worker needs more
         with visit.lacking(resource.RLIMIT_NOFILE, most):
-            address = urlsplit(visit.url)
-            with contextlib.ExitStack() as stack:
-                for _ in range(8):
-                    stack.enter_context(socket.create_connection((address.hostname or "", address.port or 0)))
-                wait_until(lambda: num_fds() >= most)
-                button(visit.page, "run").click()
-                time.sleep(PAUSE_S / 4)
+            button(visit.page, "run").click()
+            time.sleep(5)
         visit.check_measured()
-
-
-def test_a_server_is_stopped_while_it_measures(visiting: Visiting) -> None:
-    with recorded_home() as home, visiting(home) as visit:
-        set_number(visit.page, "budget_s", BUDGET_S + 2 * PAUSE_S)  # the pause counts as time that was spent
-        trial = visit.start()
-        wait_until(lambda: workers(visit.server.pid))
-        visit.server.send_signal(signal.SIGSTOP)
-        time.sleep(PAUSE_S)
-        visit.server.send_signal(signal.SIGCONT)
-        assert visit.end(trial).state == "COMPLETE"
-        visit.check_measured()
-
-
-def test_two_servers_on_one_store(visiting: Visiting, ground: Ground) -> None:
-    with recorded_home() as home, visiting(home) as first, visiting(home) as second:
-        ground.live_in(home)
-        ground.environment["ORTUNE_QUEUE"] = str(home / "queue")
-        trials = [first.start(), second.start()]
-        ends = [visit.end(trial) for visit, trial in zip((first, second), trials, strict=True)]
-        assert {one.state for one in ends} == {"COMPLETE"}
-        (began, ended), (later, _) = sorted((one.started_at, one.finished_at) for one in ends)
-        assert ended <= later or began == later, "one measurement at a time"
-        for trial in trials:
-            check_told(ground.run("delete", trial, "--yes"), codes=(0,))
-        for visit in (first, second):
-            visit.check_measured()
 
 
 # --- people -------------------------------------------------------------------------------------------------
