@@ -513,16 +513,16 @@ class Scheduler:
 
     def _status(self, entry: Queued, asked: str) -> Status:
         """The status with the place in the machine's queue; called under the lock."""
-        if entry.state != "WAITING" or entry.place is None:
+        held = entry.place  # read once: the thread of the job gives it up without the lock
+        if entry.state != "WAITING" or held is None:
             return entry.status(asked)
-        names = [one.ticket for one in self._order()]
-        if entry.place.name not in names:  # a cleaner of temporary files removed the ticket
+        order = self._order()
+        place = next((number for number, one in enumerate(order) if one.ticket == held.name), None)
+        if place is None:  # a cleaner of temporary files removed the ticket
             return entry.status(asked)
-        place = names.index(entry.place.name)
-        holder = next((one.text for one in self._order()[:place] if one.running), "")
-        return entry.status(
-            asked, place=place, holder=holder, starts_in_s=self._order()[place].starts_in_s if place else None
-        )
+        holder = next((one.text for one in order[:place] if one.running), "")
+        starts_in_s = order[place].starts_in_s if place else None
+        return entry.status(asked, place=place, holder=holder, starts_in_s=starts_in_s)
 
     def _order(self) -> list[Entry]:
         """The machine's queue, read anew after a moment or a change here; called under the lock."""

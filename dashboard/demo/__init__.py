@@ -100,6 +100,7 @@ def unpack() -> Path:
     try:
         with tarfile.open(RECORDED) as archive:
             archive.extractall(home, filter="data")
+        home.chmod(0o700)  # the archive brings a mode of its own
         store = Store(home / STORE_NAME)
         _find_scores_again(store)
         _find_models_again(store, home)
