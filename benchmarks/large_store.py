@@ -30,6 +30,7 @@ from benchmarks.journal import tell  # noqa: E402
 from core.run.job_log import clean_up  # noqa: E402
 from core.run.prediction import COMPARISONS_READ  # noqa: E402
 from core.store import Query, Store  # noqa: E402
+from core.store.queries import Order  # noqa: E402
 from tests import large_stores, serving  # noqa: E402
 
 TARGET_S = 1.0
@@ -46,7 +47,7 @@ def lists(store: Store) -> Mapping[str, Callable[[], Any]]:
     def page(query: Query, offset: int = 0) -> Callable[[], Any]:
         return lambda: store.trial_page(query, offset=offset, limit=PAGE)
 
-    orders = ("newest", "oldest", "p50", "gain", "study")
+    orders: tuple[Order, ...] = ("newest", "oldest", "p50", "gain", "study")
     model = store.model_names()[0]
     return {
         **{f"first page, {order}": page(Query(order=order)) for order in orders},

@@ -163,7 +163,7 @@ async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -
             seen.failed += one.failed
         wrong = {name: state for name, state in states.items() if state != "COMPLETE"}
         if wrong or not states:
-            why = [(store.trial(name).error or {}).get("message", "") for name in wrong]
+            why = [str(store.trial(name).error) for name in wrong]
             seen.failed.append(f"A job ended without a result: {wrong or 'Run started nothing'} {why}.")
         else:
             seen.jobs += 1

@@ -31,7 +31,7 @@ def document_name(args: Sequence[str], document: Any) -> str:
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
     if name == "load" and "kind" not in document:
         return "load --streams" if "axes" in document else "load --engine mlperf-loadgen"
-    if name in ("fleet", "variants", "searches", "runtimes"):
+    if name in ("fleet", "keys", "variants", "searches", "runtimes"):
         return f"{name} {args[1]}"
     flags = [
         one for one in ("--prune", "--self-test", "--peaks", "--import", "--dry-run", "--list") if one in args

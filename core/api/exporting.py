@@ -212,8 +212,8 @@ def bundle_job(
 ) -> Job:
     """Return the job that writes the bundle of a trial; it records inputs and outputs if there are none.
 
-    Its result has `path`, `size_bytes` and `no_sample`, the reason for a bundle without recorded inputs and
-    outputs.
+    Its result has `path`, `size_bytes`, `signer` (null: not signed), and `no_sample`, the reason for a bundle
+    without recorded inputs and outputs.
     """
     store = session.store
 
@@ -223,7 +223,12 @@ def bundle_job(
         texts = bundle_texts(held, info=held.record.info, accepted_breach=accept_breach, found=found)
         sign = None if key is None else partial(checking.sign_bundle, key=key)
         written = writing.write(output, held, texts, sign=sign)
-        return {"path": str(output), "size_bytes": written, "no_sample": held.no_sample}
+        return {
+            "path": str(output),
+            "size_bytes": written,
+            "no_sample": held.no_sample,
+            "signer": key and key.name,
+        }
 
     return job_types.task(write, kind=BUNDLE, what=f"bundle of {trial.model_name} {trial.id[:8]}")
 

@@ -30,10 +30,33 @@ from core.run.signing.trust import trust_path as trust_path
 from core.run.signing.trust import trusted_keys as trusted_keys
 from core.show.sheets import Sheet
 from core.show.sheets.signatures import keys_sheet, signature_fact
+from core.store import audit
 
 PathLike = str | os.PathLike[str]
 
-create_key, trust_key, remove_trust = keys.create, trust.add, trust.remove
+
+def create_key(name: str, path: Path | None = None, *, passphrase: str = "") -> KeyPair:
+    """Create a key pair as `keys.create` does, and record it in the audit log."""
+    made = keys.create(name, path, passphrase=passphrase)
+    audit.record("create", f"signing key of {made.name}", key=made.fingerprint)
+    return made
+
+
+def trust_key(
+    name: str, public_key: str, *, until: str = "", note: str = "", path: Path | None = None
+) -> TrustedKey:
+    """Trust a key as `trust.add` does, and record it in the audit log."""
+    made = trust.add(name, public_key, until=until, note=note, path=path)
+    until_words = f" until {made.until}" if made.until else ""
+    audit.record("change", f"key of {made.name} trusted{until_words}", key=made.fingerprint)
+    return made
+
+
+def remove_trust(name: str, *, path: Path | None = None) -> TrustedKey:
+    """Remove a trusted key as `trust.remove` does, and record it in the audit log."""
+    removed = trust.remove(name, path=path)
+    audit.record("change", f"key of {removed.name} no longer trusted", key=removed.fingerprint)
+    return removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,8 @@ def share(results: Results, *, json_: Json = False) -> None:
 def unshare(results: Results, *, json_: Json = False) -> None:
     """Make results private: only you and admins see them.
 
-    This holds for people who log in to the dashboard. Whoever may read the file of the store sees everything.
+    This holds for people who log in to the dashboard. A user of the machine who can read the
+    file of the store sees all rows.
     """
     _share(results, private=True, json_=json_)
 

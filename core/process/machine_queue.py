@@ -69,6 +69,7 @@ class Place:
         """Describe a ticket that is not written yet."""
         self.path, self.ticket = folder / name, ticket
         self.lock: filelock.BaseFileLock | None = None
+        self.taken = 0.0  # monotonic, when it had the lock
 
     @property
     def name(self) -> str:
@@ -203,7 +204,7 @@ class MachineQueue:
         lock = filelock.FileLock(self.folder / LOCK_NAME, mode=0o666, thread_local=False)
         if not _try_lock(lock):
             return False
-        place.lock = lock
+        place.lock, place.taken = lock, time.monotonic()
         place.ticket = replace(place.ticket, running=True, since=time.time())
         try:
             write(place.path, plain(place.ticket))
@@ -216,7 +217,7 @@ class MachineQueue:
         """Give the ticket back, and the machine if the place has it; its use is recorded then."""
         if place.lock is not None:
             with contextlib.suppress(StoreError):
-                self._record_use(place.ticket)
+                self._record_use(place)
             place.lock.release()
             place.lock = None
         with contextlib.suppress(OSError):
@@ -283,12 +284,12 @@ class MachineQueue:
 
     # --- past use ---------------------------------------------------------------------------------------
 
-    def _record_use(self, ticket: Ticket) -> None:
+    def _record_use(self, place: Place) -> None:
         """Add a turn to the file of this user; only the holder of the lock writes."""
-        now = time.time()
+        now, ticket = time.time(), place.ticket
         path = self.folder / f"{USED}{ticket.user or 0}"
         earlier = [one for one in read_uses(path) or [] if one.ended > now - fair_order.WINDOW_S]
-        turn = fair_order.Turn(ticket.user, ticket.person, min(ticket.since, now), now)
+        turn = fair_order.Turn(ticket.user, ticket.person, now - (time.monotonic() - place.taken), now)
         kept = [(one.person, one.began, one.ended) for one in [*earlier, turn]]
         write(path, kept[-MOST_TURNS:])
 

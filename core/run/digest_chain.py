@@ -21,7 +21,7 @@ from core.run.signing.checking import SignatureRule, check_path
 from core.run.variants.records import lineage, variant_of
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
-from core.wire.errors import MissingError, SpecError, StoreError
+from core.wire.errors import MissingError, PrivateError, SpecError, StoreError
 from core.wire.files import content_sha256, open_regular, sha256_of
 
 LinkState = Literal["MATCHES", "DIFFERS", "MISSING"]
@@ -86,6 +86,8 @@ def _chain_of_opened(
             links, trial, record = _stored(store, trial_id)
         except MissingError:
             links.append(_missing("result", f"Trial {trial_id} is not in this store."))
+        except PrivateError as error:
+            links.append(_missing("result", error.message))
     else:
         links.append(_missing("result", "The file names no trial."))
     links.append(_content(kind, held, trial, record))

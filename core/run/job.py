@@ -130,6 +130,7 @@ class Queued:
     progress: Progress = field(default_factory=lambda: Progress(stage="waiting", done=0, total=0))
     stage_began: float = 0.0  # monotonic
     started_at: float | None = None
+    began: float = 0.0  # monotonic, when it started
     finished_at: float | None = None
     begun: bool = False  # it has a thread of its own
     person: str = ""  # who started it, for the machine's queue; empty: the owner of this process
@@ -142,6 +143,12 @@ class Queued:
     who: str = ""  # the person who submitted it
     outer: Queued | None = None  # the job within whose turn it runs
 
+    def present(self) -> float:
+        """Return the present time; after the start, durations are true also where the clock was set."""
+        if self.started_at is None:
+            return time.time()
+        return self.started_at + time.monotonic() - self.began
+
     def status(
         self, asked: str, *, place: int = 0, holder: str = "", starts_in_s: float | None = None
     ) -> Status:
@@ -153,7 +160,6 @@ class Queued:
             holder: who has the machine, as text.
             starts_in_s: predicted seconds until it starts; None: unknown.
         """
-        now = time.time()
         started, progress, running = self.started_at, self.progress, self.state == "RUNNING"
         trial = self.trials.get(asked)
         own = trial if trial is not None and self.state in FINISHED else self
@@ -167,7 +173,7 @@ class Queued:
             total=progress.total,
             text=progress.text,
             started_at=started,
-            elapsed_s=(self.finished_at or now) - started if started else 0.0,
+            elapsed_s=(self.finished_at or self.present()) - started if started else 0.0,
             eta_s=_eta_s(progress, time.monotonic() - self.stage_began) if running else None,
             place=place,
             holder=holder,

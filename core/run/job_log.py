@@ -40,7 +40,7 @@ class JobLog:
     def begin(self, entry: Queued) -> None:
         """Record that the job runs now."""
         with self._lock:
-            entry.state, entry.started_at = "RUNNING", time.time()
+            entry.state, entry.started_at, entry.began = "RUNNING", time.time(), time.monotonic()
         self.set_progress(entry, Progress(stage="start", done=0, total=0))
         began: dict[str, Any] = {"state": "RUNNING", "started_at": entry.started_at}
         for trial_id in entry.trials:
@@ -114,11 +114,11 @@ class JobLog:
         with self._lock:
             entry.state, entry.error = ending.state, _recorded(ending.error)
             entry.result = None if ending.result is None else dict(ending.result)
-            entry.finished_at = time.time()
+            entry.finished_at = entry.present()
             self._lock.notify_all()
 
     def _end_trial(self, entry: Queued, trial_id: str, ending: Ending) -> StoreError | None:
-        changes = _changes(ending, entry.notes)
+        changes = _changes(ending, entry.notes, entry.present())
         whole = replace(entry.trials[trial_id], **changes)
         try:
             self._change_trial(entry, trial_id, **changes)
@@ -134,7 +134,9 @@ class JobLog:
         assert entry.comparison is not None
         result = outcome.whole.result
         notes = entry.notes if result is None else []  # else the result has them
-        changes = _changes(outcome.whole, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
+        changes = _changes(outcome.whole, entry.notes, entry.present()) | {
+            "warnings": [*notes, *outcome.warnings]
+        }
         whole = replace(entry.comparison, **changes)
         try:
             self._change_comparison(entry, **changes)
@@ -153,7 +155,7 @@ class JobLog:
                 entry.job.study.id,
                 state=ending.state,
                 error=_recorded(ending.error),
-                finished_at=time.time(),
+                finished_at=entry.present(),
                 **({} if ending.result is None else {"answer": dict(ending.result)}),
             )
         except StoreError as failure:
@@ -182,12 +184,12 @@ class JobLog:
         )
 
 
-def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
-    """The changed fields of an ended trial or comparison; `notes` precede those of the result."""
+def _changes(ending: Ending, notes: Sequence[str], at: float) -> dict[str, Any]:
+    """The changed fields of an ended trial or comparison at a time; `notes` precede those of the result."""
     changes: dict[str, Any] = {
         "state": ending.state,
         "error": _recorded(ending.error),
-        "finished_at": time.time(),
+        "finished_at": at,
     }
     if ending.result is not None:
         noted = {"notes": [*notes, *ending.result.get("notes", ())]} if notes else {}

@@ -378,10 +378,10 @@ class Scheduler:
             self._entries = 0.0, []
         if place is None:
             return
-        has_run, began = place.ticket.running, place.ticket.since
+        has_run, seconds = place.ticket.running, time.monotonic() - entry.turn_began
         self.queue.leave(place)
         if has_run:
-            seconds = max(0.0, time.time() - began)
+            began = time.time() - seconds
             with contextlib.suppress(StoreError):
                 self.store.add_machine_time(entry.store.actor.person, began=began, seconds=seconds)
 

@@ -34,6 +34,7 @@ Action = Literal[
     "change",
     "delete",
     "export",
+    "sign",
     "log-in",
     "log-in-refused",
     "log-out",

@@ -50,6 +50,22 @@ BY_GAIN = (
     " json_extract(result, '$.contrasts[0].ratio')), NULL)"
 )
 
+UNLISTED = ("reference", "screen")  # kinds of trials that are listed only where the kind is given
+LISTED = f"kind NOT IN {UNLISTED}"
+SEARCHED = "kind <> 'reference' AND kind <> 'screen'"  # written in another way, see `trials_by_words`
+UNFINISHED = "state IN ('WAITING', 'RUNNING')"
+# what a text search reads of a trial, beside its tags: about 350 characters, where a row has six thousand
+WORDS = " || ' ' || ".join(
+    [
+        *("id", "model_name", "model_sha256", "study", "owner", "spec", "coalesce(error, '')"),
+        "iif(json_valid(result), coalesce(json_extract(result, '$.effective_providers'), '') || ' '"
+        " || iif(json_extract(result, '$.fallback'), 'fallback', '') || ' '"
+        " || coalesce(json_extract(result, '$.busy.words'), '') || ' '"
+        " || coalesce(json_extract(result, '$.model'), '') || ' '"
+        " || iif(json_extract(result, '$.guard.breach'), 'outputs differ', ''), '')",
+    ]
+)
+
 KEYS = {  # tables whose rows a person made, and their keys; never edit, see `MIGRATIONS`
     **dict.fromkeys(("trials", "comparisons", "studies", "accuracies"), "id"),
     "models": "content_sha256",
@@ -137,6 +153,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE TABLE machine_time (person TEXT NOT NULL, began REAL NOT NULL, seconds REAL NOT NULL)",
         "CREATE INDEX machine_time_by_age ON machine_time (began)",
+        # what is of a model, unfinished, of a search or found by words is read without reading other rows
+        "CREATE INDEX trials_by_model ON trials (model_sha256, created_at)",
+        "CREATE INDEX comparisons_by_model ON comparisons (model_sha256, created_at)",
+        *(
+            f"CREATE INDEX {table}_unfinished ON {table} (created_at) WHERE {UNFINISHED}"
+            for table in ("trials", "comparisons", "studies")
+        ),
+        "CREATE INDEX trials_by_study ON trials (study, created_at) WHERE study <> ''",
+        # SQLite uses it where a query has the same condition: in a text search only, because it is long
+        f"CREATE INDEX trials_by_words ON trials (kind, id, {WORDS}) WHERE {SEARCHED}",
     ),
 )
 SCHEMA = len(MIGRATIONS)

@@ -75,9 +75,9 @@ class StudyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visibility:
-    """Who made a result, and who sees it; the default is a result of nobody that is shared."""
+    """Who made a result, and who sees it; the default is a shared result without a person."""
 
-    person: str = ""  # stable id; empty: nobody, as for results of earlier versions
+    person: str = ""  # stable id; empty: unknown, as for results of earlier versions
     private: bool = False  # only its person and admins see it; False: shared with the team
 
     def to_dict(self) -> dict[str, Any]:

@@ -126,8 +126,10 @@ def _together(db: Connection, refs: Sequence[str]) -> list[str]:
                 SELECT comparison AS id FROM trials WHERE id {_IN} AND comparison <> ''
                 UNION SELECT id FROM comparisons WHERE id {_IN} OR study IN (SELECT id FROM study)),
             trial AS (
-                SELECT id FROM trials WHERE id {_IN} OR comparison IN (SELECT id FROM comparison)
-                OR study IN (SELECT id FROM study))
+                SELECT id FROM trials WHERE id {_IN}
+                UNION SELECT id FROM trials
+                    WHERE comparison <> '' AND comparison IN (SELECT id FROM comparison)
+                UNION SELECT id FROM trials WHERE study <> '' AND study IN (SELECT id FROM study))
         SELECT id FROM study UNION SELECT id FROM comparison UNION SELECT id FROM trial
         UNION SELECT id FROM accuracies WHERE id {_IN}
         UNION SELECT content_sha256 FROM models WHERE content_sha256 {_IN}""",  # noqa: S608 - text of ours

@@ -29,7 +29,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
 from core.store import audit, pruning, queries, rows, sharing, transfer, usage
-from core.store.database import STORE_NAME, Connection, Database, home, made_folder
+from core.store.database import LISTED, STORE_NAME, UNFINISHED, Connection, Database, home, made_folder
 from core.store.imported import Shelf
 from core.store.permissions import close_home
 from core.store.pruning import PruneResult
@@ -195,8 +195,8 @@ class Store:
         "screen" (screened by a search) is listed only with `kind` or `study`.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
-        hidden = "('reference')" if study else "('reference', 'screen')"
-        where = f"kind NOT IN {hidden}" if kind is None else "1"
+        listed = "kind <> 'reference'" if study else LISTED
+        where = listed if kind is None else "1"
         with self._reading() as db:
             return rows.undamaged(select(db, TRIALS, wanted, limit, where), TRIALS.read)
 
@@ -211,7 +211,7 @@ class Store:
             sharing.refuse_others(db, _existing(db, gone), self.actor, "deleted")
             db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
             db.execute(
-                "DELETE FROM comparisons WHERE id NOT IN (SELECT comparison FROM trials)"
+                f"DELETE FROM comparisons WHERE NOT {_HAS_TRIAL.format('comparisons.id')})"  # noqa: S608
                 " AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(contestants), contestants, '[]')) AS one"
                 " WHERE json_extract(one.value, '$.trial') IN (SELECT value FROM json_each(?)))",
                 (rows.text(gone),),
@@ -265,7 +265,7 @@ class Store:
         Raises:
             StoreError: no trial, or more than one, has that id.
         """
-        with self._database.reading() as db:
+        with self._reading() as db:
             row = by_id(db, TRIALS, trial_id)
             samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
         found = {"result": (row["checksum"], TRIALS.checksum(row))}
@@ -600,7 +600,8 @@ class Store:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
         with self._database.writing() as db:
             sharing.refuse_others(db, [study_id], self.actor, "deleted")
-            found = db.execute("SELECT id FROM trials WHERE study = ? AND kind = 'screen'", (study_id,))
+            query = "SELECT id FROM trials WHERE study = ? AND study <> '' AND kind = 'screen'"
+            found = db.execute(query, (study_id,))
             gone = [row["id"] for row in found]
             db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
         self.delete_trials(gone)
@@ -877,6 +878,11 @@ _NO_STAGE = (
 )
 
 
+_GONE = "IN (SELECT value FROM json_each(:gone))"
+# a condition that is continued; the second part lets SQLite use the index, which has no other rows
+_HAS_TRIAL = "EXISTS (SELECT 1 FROM trials AS one WHERE one.comparison = {} AND one.comparison <> ''"
+
+
 def _checked(database: Database) -> CheckResult:
     with database.reading() as db:
         return CheckResult(
@@ -921,12 +927,10 @@ def _deletion(db: Connection, trial_ids: Sequence[str]) -> Deletion:
     size, starred, comparisons = (
         db.execute(query, {"gone": gone}).fetchone()[0]
         for query in (
-            "SELECT coalesce(sum(length(data)), 0) FROM samples"
-            " WHERE trial IN (SELECT value FROM json_each(:gone))",
-            "SELECT count(*) FROM marks WHERE starred AND id IN (SELECT value FROM json_each(:gone))",
-            "SELECT count(DISTINCT comparison) FROM trials WHERE comparison <> ''"
-            " AND id IN (SELECT value FROM json_each(:gone)) AND comparison NOT IN"
-            " (SELECT comparison FROM trials WHERE id NOT IN (SELECT value FROM json_each(:gone)))",
+            f"SELECT coalesce(sum(length(data)), 0) FROM samples WHERE trial {_GONE}",  # noqa: S608
+            f"SELECT count(*) FROM marks WHERE starred AND id {_GONE}",  # noqa: S608
+            f"SELECT count(DISTINCT comparison) FROM trials WHERE comparison <> '' AND id {_GONE}"  # noqa: S608
+            f" AND NOT {_HAS_TRIAL.format('trials.comparison')} AND one.id NOT {_GONE})",
         )
     )
     return Deletion(
@@ -947,11 +951,11 @@ def _existing(db: Connection, trial_ids: Sequence[str]) -> list[str]:
 def _references_without_candidates(db: Connection, deleted: Sequence[str]) -> list[str]:
     """References of comparisons whose last candidates are `deleted`."""
     query = (
-        "WITH gone AS (SELECT value AS id FROM json_each(?)) SELECT id FROM trials WHERE kind = 'reference'"
-        " AND comparison IN (SELECT comparison FROM trials WHERE id IN gone AND comparison <> '')"
-        " AND comparison NOT IN (SELECT comparison FROM trials WHERE kind <> 'reference' AND id NOT IN gone)"
+        f"SELECT id FROM trials WHERE comparison IN (SELECT comparison FROM trials WHERE id {_GONE})"  # noqa: S608
+        f" AND comparison <> '' AND kind = 'reference' AND NOT {_HAS_TRIAL.format('trials.comparison')}"
+        f" AND one.kind <> 'reference' AND one.id NOT {_GONE})"
     )
-    return [row["id"] for row in db.execute(query, (rows.text(list(deleted)),))]
+    return [row["id"] for row in db.execute(query, {"gone": rows.text(list(deleted))})]
 
 
 def _interrupt(
@@ -967,7 +971,7 @@ def _interrupt(
         "hint": hint,
     }
     unfinished = db.execute(
-        f"SELECT id, process, created_at FROM {table.name} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
+        f"SELECT id, process, created_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
     ).fetchall()
     readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
     gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import psutil
 import pytest
@@ -35,6 +35,15 @@ from tests.real_comparisons import (
     runs_of,
     settings,
 )
+
+
+class Where(TypedDict):
+    """Addresses of what a run reads and writes."""
+
+    inputs: list[int]
+    outputs: list[int]
+    pid: int
+
 
 PAIR = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 
@@ -187,7 +196,7 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
         if asked.command == "block" and asked.key is not None:
             place = (asked.generation, asked.key)
             if place not in found:
-                found[place] = ask(asked.worker, wire.Request("where", dict), {}, timeout_s=60)
+                found[place] = ask(asked.worker, wire.Request("where", Where), {}, timeout_s=60)
 
     watch.before = look
     record = run(field.pair(), settings(runs=80))

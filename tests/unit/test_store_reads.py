@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from core.store import Store, database
+from core.store import Query, Store
 from core.wire.errors import StoreError
 from tests import large_stores
 
@@ -21,28 +20,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The steps that SQLite plans for each SELECT of the store."""
+    """The steps that SQLite plans for each SELECT and DELETE of the store."""
     found: list[str] = []
-    opened = database._view
 
     class Planned(sqlite3.Connection):
         def execute(self, query: str, *bound: Any) -> sqlite3.Cursor:
-            if query.startswith("SELECT"):
+            if query.startswith(("SELECT", "DELETE", "WITH")):
                 steps = super().execute(f"EXPLAIN QUERY PLAN {query}", *bound).fetchall()
-                found.extend(step["detail"] for step in steps)
+                found.extend(step[3] for step in steps)
             return super().execute(query, *bound)
 
-    connect = sqlite3.connect
-
-    @contextmanager
-    def view(path: Path) -> Any:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqlite3, "connect", lambda *args, **how: connect(*args, **how, factory=Planned))
-            with opened(path) as db:
-                yield db
-
-    monkeypatch.setattr(database, "_view", view)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Planned))
     return found
+
+
+def scans(plans: list[str], table: str = "trials") -> list[str]:
+    """The steps that read every row of a table, or every entry of one of its indexes."""
+    return [step for step in plans if step == f"SCAN {table}" or step.startswith(f"SCAN {table} ")]
 
 
 def test_a_trial_and_its_comparison_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
@@ -53,7 +47,7 @@ def test_a_trial_and_its_comparison_are_read_by_their_indexes(store: Store, plan
     with pytest.raises(StoreError):
         store.trial("ffffffffff")
     assert plans
-    assert not [step for step in plans if step.startswith("SCAN trials")], plans
+    assert not scans(plans)
 
 
 def test_ids_that_begin_alike_are_told_apart(store: Store) -> None:
@@ -61,3 +55,82 @@ def test_ids_that_begin_alike_are_told_apart(store: Store) -> None:
     assert store.trial_id(one[:12]) == one
     with pytest.raises(StoreError):
         store.trial_id(f"{one[:12]}\U0010ffff")
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest", "p50", "gain"])
+@pytest.mark.parametrize("person", [None, "anna"])
+def test_a_text_search_reads_the_index_of_words(
+    store: Store, plans: list[str], order: Any, person: str | None
+) -> None:
+    reader = store if person is None else store.for_person(person, sees_all=False)
+    _, total = reader.trial_page(Query(text="mlp edge", order=order), limit=5)
+    assert total
+    steps = scans(plans) + scans(plans, "marks") + scans(plans, "one")  # "one": of the views of a person
+    assert sum("trials_by_words" in step for step in steps) == 2 * 2  # words, in the count and in the page
+    without_index = [step for step in steps if " INDEX " not in step]
+    assert len(without_index) == 2 * 3, steps  # the tags: of each word, and the archived ones
+    assert "SCAN trials" not in without_index
+
+
+def test_a_text_search_finds_what_the_rows_contain(store: Store) -> None:
+    every, _ = store.trial_page(Query(archived=True), limit=1000)
+    tags = store.marks([one.id for one in every])
+    for word in ("mlp", "CPUExecutionProvider", "conv", "phone", "edge", every[3].id[2:9], "nowhere"):
+        wanted = {
+            one.id
+            for one in every
+            if word in f"{one} {tags.get(one.id, '')}" and word not in str(one.fingerprint)
+        }
+        found, total = store.trial_page(Query(text=word, archived=True), limit=1000)
+        assert {one.id for one in found} <= wanted, word
+        assert total == len(found)
+        assert bool(found) == bool(wanted), word
+
+
+def test_a_list_does_not_read_the_index_of_words(store: Store, plans: list[str]) -> None:
+    for query in (Query(), Query(kind="profile"), Query(states=("FAIL",)), Query(model_name="mlp_03")):
+        store.trial_page(query)
+    assert scans(plans)
+    assert not [step for step in plans if "trials_by_words" in step]
+
+
+def test_the_trials_of_a_search_are_read_by_their_index(store: Store, plans: list[str]) -> None:
+    study = store.studies()[0].id
+    plans.clear()
+    assert store.trials(study=study)
+    assert not scans(plans)
+    plans.clear()
+    store.share([study])
+    assert plans
+    assert not scans(plans)
+
+
+def test_results_of_a_model_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
+    one = next(one for one in store.trials(kind="measure") if one.comparison)
+    plans.clear()
+    assert store.trials(model_sha256=one.model_sha256, kind="reference", state="COMPLETE")
+    assert store.comparisons(model_sha256=one.model_sha256, limit=1)
+    assert plans
+    assert not scans(plans) + scans(plans, "comparisons")
+    assert store.comparisons(compared_sha256=one.model_sha256)
+    assert not scans(plans)
+
+
+def test_unfinished_rows_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
+    assert store.interrupt_orphans(lambda process, created_at: True) == 0
+    read = [step for step in plans if step.startswith("SCAN")]
+    assert len(read) == 3
+    assert all(step.endswith("_unfinished") for step in read), read
+
+
+def test_a_deletion_reads_only_its_comparisons(store: Store, plans: list[str]) -> None:
+    one = next(one for one in store.trials(kind="measure") if one.comparison)
+    comparison = {other.id for other in store.trials_of(one.comparison) if other.kind != "reference"}
+    plans.clear()
+    assert store.deletion(sorted(comparison)).comparisons == 1
+    store.delete_trials(sorted(comparison))
+    assert not store.trials_of(one.comparison)
+    with pytest.raises(StoreError):
+        store.comparison(one.comparison)
+    assert plans
+    assert not scans(plans)

@@ -229,6 +229,13 @@ def test_texts_of_a_file_of_strangers_become_no_markup() -> None:
     document: dict[str, Any] = {
         "state": "UNDECIDED",
         "file": nasty,
+        "signature": {
+            "state": "UNKNOWN_KEY",
+            "why": nasty,
+            "hint": nasty,
+            "signer": nasty,
+            "signed_at": nasty,
+        },
         "runs": part,
         "same": part,
         "fast": {**part, "state": "UNDECIDED", "gains": []},

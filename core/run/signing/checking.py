@@ -17,6 +17,7 @@ from core.run.bundle import PIECE
 from core.run.signing import SignatureCheck, files, keys, library, trust
 from core.run.signing.files import BadSignature, Parted
 from core.run.signing.keys import SigningKey
+from core.store import audit
 from core.wire.errors import SpecError, unwritable
 from core.wire.files import open_regular, written_whole
 from core.wire.units import visible
@@ -151,6 +152,13 @@ def _limited(file: BinaryIO) -> bytes:
 
 
 def _signed(key: SigningKey, parted: Parted) -> Mapping[str, Any]:
+    """Return the fields of a new signature; each use of a key is in the audit log."""
+    audit.record(
+        "sign",
+        f"{parted.kind} with the key of {key.name}",
+        key=keys.fingerprint(key.public_key),
+        sha256=parted.sha256,
+    )
     fields = {
         "algorithm": ALGORITHM,
         "at": keys.now_text(),

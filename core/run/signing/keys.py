@@ -224,7 +224,11 @@ def open_key(ref: str | os.PathLike[str], *, ask: AskPassphrase | None = None) -
         private = files.load_pem_private_key(data, password=passphrase)
     except (ValueError, TypeError):
         what = "the passphrase is wrong, or the file is damaged" if pair.encrypted else "it is damaged"
-        hint = f"Check {KEY_PASSPHRASE}." if pair.encrypted else "Restore the file, or create another key."
+        hint = (
+            f"Type the passphrase again, or check {KEY_PASSPHRASE}."
+            if pair.encrypted
+            else "Restore the file, or create another key."
+        )
         raise SpecError(f"The private key `{path}` cannot be read: {what}.", hint=hint) from None
     if not isinstance(private, library("asymmetric.ed25519").Ed25519PrivateKey):
         raise SpecError(
@@ -269,7 +273,7 @@ def _passphrase(path: Path, ask: AskPassphrase | None) -> bytes:
     if not given:
         raise SpecError(
             f"The private key `{path}` is encrypted, and no passphrase is given.",
-            hint=f"Set {KEY_PASSPHRASE}, or run the command on a terminal.",
+            hint=f"Type it on a terminal or on the page Export, or set {KEY_PASSPHRASE}.",
         )
     return given.encode()
 

@@ -17,6 +17,7 @@ WORDS: Mapping[str, str] = {
     "BROKEN": "a digest differs",
     "INCOMPLETE": "no digest differs, but a link is missing",
 }
+LINK_WORDS: Mapping[str, str] = {"MATCHES": "matches", "DIFFERS": "differs", "MISSING": "not checked"}
 MARKS: Mapping[str, str] = {"MATCHES": "✓", "DIFFERS": "✗", "MISSING": "?"}
 COLORS: Mapping[str, Color] = {"MATCHES": "green", "DIFFERS": "red", "MISSING": "gray"}
 
@@ -30,10 +31,10 @@ def provenance_sheet(chain: DigestChain) -> Sheet:
     return Sheet(f"{chain.file or f'trial {chain.trial}'} · {WORDS[chain.state]}", parts)
 
 
-def links_table(chain: DigestChain) -> Table:
-    """Return the digests of the links, shortened to 12 digits."""
+def links_table(chain: DigestChain, *, digits: int = 12) -> Table:
+    """Return the digests of the links, shortened to their first digits."""
     rows = [
-        (f"{MARKS[one.state]} {one.name}", one.recorded[:12] or DASH, one.now[:12] or DASH, one.why)
+        (f"{MARKS[one.state]} {one.name}", one.recorded[:digits] or DASH, one.now[:digits] or DASH, one.why)
         for one in chain.links
     ]
     return Table(

@@ -19,9 +19,9 @@ from core.spec import TrialSpec
 from core.wire.errors import PrivateError, SpecError, TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
-from dashboard import format, messages, state
+from dashboard import format, messages, state, url_state
 from dashboard.shown_result import TUNE, ShownResult
-from dashboard.views.export import bundling, verifying
+from dashboard.views.export import bundling, digests, signatures, verifying
 from dashboard.widgets import page_frame, results, yaml_source
 
 SHOWN = ShownResult("export.shown", (state.TRIAL_PARAM,))
@@ -31,7 +31,8 @@ PASTED = "export.pasted"
 FILE = "export.file"
 ACCEPTED = "export.accepted"
 FORMAT = "export.format"
-TABS, VERIFY = "export.tabs", "Verify"  # key of the tabs, and the second tab
+TABS, VERIFY, DIGESTS = "export.tabs", "Verify", "Digests"  # key of the tabs, and the other tabs
+TAB_PARAM = "tab"  # in the URL of a link to the tab Digests
 WHOLE = "export.whole"  # whether the YAML file includes defaults
 PLACE = "load"  # where errors of loading are shown
 CODE_PX = 600
@@ -46,13 +47,19 @@ def page() -> None:
     _loaded()
     if verifying.JOB_PARAM in st.query_params:
         st.session_state.setdefault(TABS, VERIFY)
-    out, verify = st.tabs(["Download", VERIFY], key=TABS, on_change="rerun")
+    if url_state.named(TAB_PARAM) == DIGESTS.lower():
+        st.session_state[TABS] = DIGESTS
+        url_state.put(TAB_PARAM, None)
+    out, verify, chain = st.tabs(["Download", VERIFY, DIGESTS], key=TABS, on_change="rerun")
     if out.open:
         with out:
             _export_tab(bar)
     if verify.open:
         with verify:
             verifying.draw(bar.action)
+    if chain.open:
+        with chain:
+            digests.draw()
 
 
 # --- export -----------------------------------------------------------------------------------------------
@@ -210,8 +217,9 @@ def _file(known: ExportSource, action: DeltaGenerator, accepted: str = "") -> De
         try:
             text = chosen.text(known, accepted)
             _not_carried(text)
+            signed = signatures.signed(text) if chosen.name == "yaml" else ""
             with action:
-                _download(chosen, known, accepted)
+                _download(chosen, known, accepted, signed)
         except TunerError as error:
             messages.report(error)
             return left
@@ -240,7 +248,7 @@ def _not_carried(text: str) -> None:
         st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
 
 
-def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str) -> None:
+def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str, signed: str) -> None:
     name = chosen.file_name(known)
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:
@@ -248,16 +256,19 @@ def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str) -
         st.caption(f"The model ({size(bytes_)}) is part of this file; write it by the command line:")
         st.code(command, language="bash")
         return
+    words = "Saves the model and the files below."
+    if chosen.pack is None:
+        words = f"Saves the text below{' and its signature' if signed else ''}."
     st.download_button(
         f"Download {name}",
-        chosen.content(known, accepted),
+        signed.encode() if signed else chosen.content(known, accepted),
         file_name=name,
         mime="application/zip" if name.endswith(".zip") else "application/octet-stream",
         key="export.download",
         on_click="ignore",
         icon=":material/download:",
         type="primary",
-        help="Saves the text below." if chosen.pack is None else "Saves the model and the files below.",
+        help=words,
     )
 
 

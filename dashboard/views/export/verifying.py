@@ -168,15 +168,15 @@ def _file() -> tuple[Path, str]:
     if uploaded is None:
         path = folders.allowed_path((st.session_state.get(PATH) or "").strip())
         return path, path.name
-    return _on_disk(uploaded), str(uploaded.name)
+    return on_disk(uploaded), str(uploaded.name)
 
 
 def _baseline() -> RecordedBaseline | None:
     uploaded = st.session_state.get(AGAINST)
-    return None if uploaded is None else read(_on_disk(uploaded))
+    return None if uploaded is None else read(on_disk(uploaded))
 
 
-def _on_disk(uploaded: Any) -> Path:
+def on_disk(uploaded: Any) -> Path:
     """Return the path of an uploaded file; delete files of verifications older than `KEPT_S`."""
     folder = state.store().folder / "cache" / "verify"
     target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
@@ -235,7 +235,7 @@ def _answer(document: Mapping[str, Any]) -> None:
                 color=color,
             )
             st.markdown(format.plain(part["why"]))
-    _signature(document["signature"])
+    signature(document["signature"])
     if document["notes"]:
         said = "  \n".join(map(format.plain, document["notes"]))
         st.warning(said, icon=":material/groups:", title="Background load")
@@ -265,7 +265,7 @@ def _answer(document: Mapping[str, Any]) -> None:
     )
 
 
-def _signature(found: Mapping[str, Any]) -> None:
+def signature(found: Mapping[str, Any]) -> None:
     """Draw the state of the file's signature."""
     color = signatures.COLORS.get(found["state"], "gray")
     with st.container(border=True, key="verify.signature"):

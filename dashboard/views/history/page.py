@@ -173,8 +173,11 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Tags]) -> None:
         return
     ids = [one.id for one in chosen]
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="history.actions"):
-        if len(chosen) == 1 and chosen[0].state != "DAMAGED":
-            _single(chosen[0])
+        if len(chosen) == 1:
+            if chosen[0].state != "DAMAGED":
+                _single(chosen[0])
+            words = "Checks the digests of its model, result and measurements."
+            page_frame.link("export", "Digests", icon="tag", help=words, trial=ids[0], tab="digests")
         _comparison_links(chosen)
         _tag_buttons(ids, [history.tags_of(marks, one) for one in ids])
         if st.button(
