@@ -151,7 +151,8 @@ def test_a_profile_kept_for_another_worker_is_read_there_as_it_would_be_here(tmp
     here = profile(plan, silent)["profile"]
     assert read["runs"] == here["runs"] == 4
     assert read["constants"] == here["constants"]
-    assert [one["name"] for one in read["nodes"]] == [one["name"] for one in here["nodes"]]
+    # two passes of microseconds: which node is slowest may differ
+    assert {one["name"] for one in read["nodes"]} == {one["name"] for one in here["nodes"]}
 
 
 def test_a_profile_without_a_saved_graph_is_read_without_its_constants(tmp_path: Path) -> None:
