@@ -84,19 +84,19 @@ def main(  # noqa: PLR0913 - one parameter per option
     """
     _name_paths(home, models)
     if reason := _cannot_listen(address, port):
-        _refuse(reason)
+        refuse(reason)
     for name in host or []:
         if host_name(name) != name.lower().rstrip("."):
-            _refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
+            refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for its configuration and secrets here
     if demo:
         _open_demo(home)
     try:
         access = _access(session_hours)
     except TunerError as error:
-        _refuse(f"{error.message} {error.hint}")
+        refuse(f"{error.message} {error.hint}")
     if access is None and not insecure and not is_loopback(address):
-        _refuse(
+        refuse(
             f"`--address {address}` opens ORTune to the network without a login. Set {TOKEN_VARIABLE} to a "
             "token that visitors share, set up `[auth]` in .streamlit/secrets.toml, or say `--insecure`."
         )
@@ -163,11 +163,11 @@ def _open_demo(home: Path | None) -> None:
     from dashboard import demo
 
     if home is not None:
-        _refuse("`--demo` uses a temporary home. Leave `--home` out.")
+        refuse("`--demo` uses a temporary home. Leave `--home` out.")
     try:
         opened = demo.unpack()
     except TunerError as error:
-        _refuse(f"{error.message} {error.hint}")
+        refuse(f"{error.message} {error.hint}")
     atexit.register(demo.remove, opened)
     os.environ[variables.HOME] = str(opened)
 
@@ -178,7 +178,7 @@ def _name_paths(home: Path | None, models: Path | None) -> None:
         if folder is not None:
             os.environ[variable] = str(folder.expanduser().resolve())
     if models is not None and not models.expanduser().is_dir():
-        _refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
+        refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
     if file := os.environ.get(variables.PEOPLE, ""):
         os.environ[variables.PEOPLE] = str(expand_home(file).absolute())
 
@@ -195,19 +195,19 @@ def _access(session_hours: int) -> Access | None:
 
     token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # child processes do not need it
     if 0 < len(token) < MIN_TOKEN:
-        _refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
+        refuse(f"{TOKEN_VARIABLE} has {len(token)} characters, but needs {MIN_TOKEN}. Choose a longer one.")
     users, file = os.environ.get(variables.USERS, ""), os.environ.get(variables.PEOPLE, "")
     providers = provider.providers()
     if providers and (find_spec("authlib") is None or find_spec("httpx") is None):
-        _refuse("`[auth]` needs the package Authlib. Install it: pip install 'streamlit[auth]'.")
+        refuse("`[auth]` needs the package Authlib. Install it: pip install 'streamlit[auth]'.")
     if file and users.strip():
-        _refuse(f"{variables.USERS} and {variables.PEOPLE} are both set. Move the addresses into the file.")
+        refuse(f"{variables.USERS} and {variables.PEOPLE} are both set. Move the addresses into the file.")
     if not (file or token or providers):
         return None
     rules: Callable[[], people_file.Rules]
     rules = PeopleFile(Path(file), token) if file else partial(people_file.without_file, users, token)
     if not (providers or rules().tokens):
-        _refuse(
+        refuse(
             f"The people file `{file}` has no token, and there is no OpenID provider: nobody can log in. Add "
             "a token, or set up `[auth]` in .streamlit/secrets.toml."
         )
@@ -236,12 +236,18 @@ def _shown(address: str) -> str:
     return "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - compared, not bound
 
 
-def _refuse(message: str) -> NoReturn:
+def refuse(message: str) -> NoReturn:
+    """End the command with a message about a wrong option."""
     print(f"ortune: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(EXIT_USAGE)
 
 
-if __name__ == "__main__":
+def run(command: Callable[..., None]) -> None:
+    """Run a function as the command of this process."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode=None)
-    app.command()(main)
+    app.command()(command)
     app()
+
+
+if __name__ == "__main__":
+    run(main)

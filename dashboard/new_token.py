@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
+from dashboard.__main__ import refuse, run
 from dashboard.server.people_file import ROLES, TOKEN_NAME, hash_of
-
-EXIT_USAGE = 2
 
 
 def main(
@@ -19,20 +18,13 @@ def main(
 ) -> None:
     """Make a token: it goes to stderr, once; its lines for the people file go to stdout."""
     if not TOKEN_NAME.fullmatch(name):
-        _refuse(f"`{name[:80]}` is no name of a token. Use letters, digits, dots, - and _.")
+        refuse(f"`{name[:80]}` is no name of a token. Use letters, digits, dots, - and _.")
     if role not in ROLES:
-        _refuse(f"`{role[:80]}` is no role. Use one of {', '.join(ROLES)}.")
+        refuse(f"`{role[:80]}` is no role. Use one of {', '.join(ROLES)}.")
     token = secrets.token_urlsafe(32)
     print(f"The token of {name}, shown only now: {token}", file=sys.stderr)  # noqa: T201
     print(f'\n[tokens."{name}"]\nrole = "{role}"\nsha256 = "{hash_of(token)}"')  # noqa: T201
 
 
-def _refuse(message: str) -> None:
-    print(f"ortune: {message}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(EXIT_USAGE)
-
-
 if __name__ == "__main__":
-    app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode=None)
-    app.command()(main)
-    app()
+    run(main)

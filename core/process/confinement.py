@@ -128,10 +128,9 @@ class Confined:
             SpecError: a target cannot be written.
         """
         for folder, target in self.drafts.items():
+            # the target last: it never exists without the files that it needs
             for entry in sorted(os.scandir(folder), key=lambda one: one.name == target.name):
-                worker_output.publish(
-                    entry, target
-                )  # the target last: it never exists without the files that it needs
+                worker_output.publish(entry, target)
         folders = {str(folder): str(target.parent) for folder, target in self.drafts.items()}
         return marked(worker_output.renamed(reply, folders))
 

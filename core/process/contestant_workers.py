@@ -4,9 +4,9 @@ A fork server for each runtime, preloaded with onnxruntime, forks a worker per c
 may share them.
 GPU providers and PyTorch, which must not be forked, and systems that cannot fork use a fresh process. A
 worker that is not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime spin long after
-a run. Of the commands it knows those that open
-files: a worker's sandbox holds its own folder only. Every process ends with `Workers`, a context
-manager, or with the parent; a shared fork server outlives the comparisons, and ends with `SharedForkServer`.
+a run. This module knows the commands that open files, because the sandbox of a worker opens that worker's own
+folder only. Every process ends with `Workers`, a context manager, or with the parent; a shared fork server
+outlives the comparisons, and ends with `SharedForkServer`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -302,41 +303,34 @@ def _named(fields: Mapping[str, Any], trust_file: Path | None) -> SignatureCheck
     public, at = fields["public_key"], visible(fields["at"])[:40]
     mark = keys.fingerprint(public)
     stated = visible(fields["name"])[:60]
+    result = partial(SignatureCheck, fingerprint=mark, signed_at=at)
     try:
         known = next((one for one in trust.trusted_keys(trust_file) if one.public_key == public), None)
     except SpecError as error:
-        return SignatureCheck(
+        return result(
             state="UNCHECKED",
             why=f"The signer is not known: {error.message}",
             hint=error.hint,
             signer=stated,
-            fingerprint=mark,
-            signed_at=at,
         )
     if known is None:
-        return SignatureCheck(
+        return result(
             state="UNKNOWN_KEY",
             why=f"Signed by an unknown key, {mark}, whose owner states the name `{stated}`.",
             hint=f"If the owner confirms this fingerprint, run `ortune keys trust NAME {public}`.",
             signer=stated,
-            fingerprint=mark,
-            signed_at=at,
         )
     if known.has_expired(trust.today()):
-        return SignatureCheck(
+        return result(
             state="EXPIRED",
             why=f"Signed by `{known.name}`, whose key was trusted until {known.until}.",
             hint="Ask for a file signed with a current key, or set a later day with `ortune keys trust`.",
             signer=known.name,
-            fingerprint=mark,
-            signed_at=at,
         )
-    return SignatureCheck(
+    return result(
         state="TRUSTED",
         why=f"Signed by `{known.name}` ({mark}), at {at} as the signer states.",
         signer=known.name,
-        fingerprint=mark,
-        signed_at=at,
     )
 
 
