@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -32,6 +33,13 @@ def start_of(pid: int | None = None) -> float:
     except OSError:
         raise psutil.NoSuchProcess(pid) from None
     return int(fields[19]) * _TICK_S
+
+
+def epoch_of(started: float) -> float:
+    """Return a start as `start_of` returns it in seconds since the epoch, by the present clock."""
+    if sys.platform != "linux" or started >= EPOCH_FROM_S:
+        return started
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:

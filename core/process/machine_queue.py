@@ -30,8 +30,8 @@ from typing import Any
 import filelock
 
 from core.process import fair_order
+from core.process.identity import epoch_of, start_of
 from core.process.identity import is_alive as is_alive
-from core.process.identity import start_of
 from core.process.queue_files import MOST_TURNS, USED, Ticket, plain, read, read_uses, unusable, write
 from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
@@ -334,7 +334,7 @@ def _waiting(name: str, ticket: Ticket) -> fair_order.Waiting:
     named = int(digits) / 1e9 if digits.isascii() and digits.isdigit() else time.time()
     return fair_order.Waiting(
         ticket=name,
-        arrived=max(named, ticket.started),
+        arrived=max(named, epoch_of(ticket.started)),
         user=ticket.user,
         person=ticket.person,
         predicted_s=ticket.predicted_s,

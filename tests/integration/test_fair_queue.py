@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from core.process import queue_files
+from core.process.identity import start_of
 from core.process.machine_queue import MachineQueue
 from core.run import scheduler as scheduler_module
 from core.run.job import Ending, Job, Outcome, Service
@@ -339,15 +340,17 @@ def test_a_prediction_that_cannot_be_hinders_nobody(tmp_path: Path, value: objec
         assert len(entry.person) <= queue_files.MOST_TEXT
 
 
-def test_no_ticket_is_older_than_its_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "start", [start_of, lambda pid: psutil.Process(pid).create_time()], ids=["ticks", "clock"]
+)
+def test_no_ticket_is_older_than_its_process(tmp_path: Path, start: Callable[[int], float]) -> None:
     """A name that begins with zeros gains no place before a process that is older."""
     folder = tmp_path / "queue"
     queue = MachineQueue(folder)
     mine = queue.enter("me", "first")
     time.sleep(1.5)  # the start of a process is known to a second
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as late:
-        started = psutil.Process(late.pid).create_time()
-        ticket(folder, "00000000000000000000-forged", pid=late.pid, started=started, what="forged")
+        ticket(folder, "00000000000000000000-forged", pid=late.pid, started=start(late.pid), what="forged")
         found = [one.what for one in queue.entries()]
         late.kill()
     queue.leave(mine)
