@@ -342,7 +342,7 @@ def _entry(entry: Entry) -> list[Line]:
         {"text": f"Waiting, place {entry.place}", "icon": "hourglass_empty", "color": "orange"},
         {"text": entry.what, "small": True},
         since,
-        {"text": start_words(entry.starts_in_s).capitalize(), "small": True},
+        {"text": start_words(entry.starts_in_s, basis=False).capitalize(), "small": True},
     ]
 
 

@@ -67,11 +67,17 @@ def state_words(one: HasEnding) -> str:
     return STATE_WORDS.get(one.state, one.state.lower())
 
 
-def start_words(starts_in_s: float | None) -> str:
-    """Return when a queued job starts: "starts in about 3 min, predicted from earlier runs"."""
+def start_words(starts_in_s: float | None, *, basis: bool = True) -> str:
+    """Return when a queued job starts: "starts in about 3 min, predicted from earlier runs".
+
+    Args:
+        starts_in_s: predicted seconds; None: unknown.
+        basis: say what the prediction is from, or why there is none; False: where words are few.
+    """
     if starts_in_s is None:
-        return "start unknown: a job ahead of it has no prediction"
+        return "start unknown" + (": a job ahead of it has no prediction" if basis else "")
+    predicted = ", predicted from earlier runs" if basis else " (predicted)"
     if starts_in_s < 10:
-        return "starts in a few seconds, predicted from earlier runs"
+        return f"starts in a few seconds{predicted}"
     coarse_s = 10 * round(starts_in_s / 10) if starts_in_s < 60 else 60 * round(starts_in_s / 60)
-    return f"starts in about {duration(float(coarse_s))}, predicted from earlier runs"
+    return f"starts in about {duration(float(coarse_s))}{predicted}"

@@ -112,7 +112,7 @@ def waiting_text(status: Status, what: str) -> str:
         return "Waiting for a turn on this machine"
     who = f"{status.holder} uses the machine" if status.holder else "The machine is in use"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
-    return f"{who}; {turn}; {start_words(status.starts_in_s)}."
+    return f"{who}; {turn}; {start_words(status.starts_in_s, basis=False)}."
 
 
 def step_text(status: Status) -> str:
