@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from core.wire.files import ROOT
 
-START_S = 120.0
+START_S = 240.0  # a machine with much else to do
 LOG = "server.log"  # in the home of a server: what it said
 
 # Headers that ask for a WebSocket.

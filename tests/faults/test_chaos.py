@@ -72,7 +72,7 @@ def test_the_clock_steps_while_a_command_measures(ground: Ground, folder: Path, 
     ground.environment |= clock.environment
     budget = ("--budget", f"{2 * len(STEPS)}s", "--effort", "publish", "--json")
     process = ground.start("tune", "mlp.onnx", *budget, cwd=folder)
-    wait_until(lambda: is_comparing(process))
+    wait_until(lambda: is_comparing(process), most_s=MOST_S)
     for ahead_s in STEPS:
         clock.step(ahead_s)
         time.sleep(1)
@@ -91,12 +91,12 @@ def test_the_clock_is_set_for_good_while_a_command_measures(
 ) -> None:
     ground.environment |= clock.environment
     began = time.time()
-    first = ground.start("tune", "mlp.onnx", "--budget", "15s", "--effort", "publish", "--json", cwd=folder)
-    wait_until(lambda: is_comparing(first))
+    first = ground.start("tune", "mlp.onnx", "--budget", "60s", "--effort", "publish", "--json", cwd=folder)
+    wait_until(lambda: is_comparing(first), most_s=MOST_S)
     clock.step(ahead_s)
     second = ground.start("tune", "mlp.onnx", *SHORT, cwd=folder)
     queue = MachineQueue(ground.queue)
-    wait_until(lambda: len(queue.entries()) == 2)
+    wait_until(lambda: len(queue.entries()) == 2, most_s=MOST_S)
     assert [(one.pid, one.running) for one in queue.entries()] == [(first.pid, True), (second.pid, False)]
     store = Store(ground.home / STORE_NAME)
     found = []
@@ -134,7 +134,7 @@ def test_a_worker_has_too_little_memory(ground: Ground, folder: Path, most_mib: 
 def test_the_clock_of_a_server_steps(visiting: Visiting, clock: SteppedClock) -> None:  # noqa: F811
     with recorded_home() as home, visiting(home, **clock.environment) as visit:
         trial = visit.start()
-        wait_until(lambda: workers(visit.server.pid))
+        wait_until(lambda: workers(visit.server.pid), most_s=MOST_S)
         for ahead_s in STEPS:
             clock.step(ahead_s)
             time.sleep(1)

@@ -173,7 +173,7 @@ def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:  # noqa: F8
             with pytest.raises(OSError):  # it cannot accept the connection
                 ask(visit.url, timeout_s=3)
             run_button(visit.page).click()
-            wait_until(lambda: "Too many open files" in visit.said())
+            wait_until(lambda: "Too many open files" in visit.said(), most_s=MOST_S)
             time.sleep(3)
         assert visit.server.poll() is None
         visit.forget_said()
@@ -187,7 +187,7 @@ def test_a_server_is_refused_memory(visiting: Visiting) -> None:  # noqa: F811
             for _ in range(3):
                 with contextlib.suppress(OSError):
                     ask(visit.url, timeout_s=3)
-            wait_until(lambda: any(words in visit.said() for words in REFUSED_MEMORY))
+            wait_until(lambda: any(words in visit.said() for words in REFUSED_MEMORY), most_s=MOST_S)
         assert visit.server.poll() is None
         visit.forget_said()
         visit.check_measured()

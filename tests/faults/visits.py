@@ -66,7 +66,7 @@ class Visit:
     def start_measuring(self) -> str:
         """Start a comparison, and wait until it has measured a block."""
         trial = self.start()
-        wait_until(lambda: workers(self.server.pid))
+        wait_until(lambda: workers(self.server.pid), most_s=MOST_S)
         return trial
 
     def end(self, trial: str) -> Trial:
@@ -95,7 +95,7 @@ class Visit:
         self.reopen()
         assert self.end(self.start()).state == "COMPLETE"
         check_whole(self.store, self.home / "queue")
-        wait_until(lambda: not workers(self.server.pid))
+        wait_until(lambda: not workers(self.server.pid), most_s=MOST_S)
         assert "Traceback" not in self.said()
 
     def said(self) -> str:
