@@ -46,6 +46,7 @@ BLOCKS = 10
 FOLLOWERS = 2
 LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
 PASSING = ("processes", "temporary folders")  # of a job
+ALONE_S = 60.0  # of a single visitor, before
 SETTLE_S = 60.0  # for what ends after the last visitor has gone
 
 
@@ -124,9 +125,9 @@ async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outc
     """Load a server, and return what was seen after the first part."""
     found = Outcome()
     store = Store(home / STORE_NAME)
-    await visitors.read(url, time.monotonic() + 1, 0, Seen())  # what the server reads once
-    for offset in range(0, len(visitors.SHOWN), visitors.PAGES_PER_SESSION):
-        await visitors.read(url, time.monotonic() + 1, offset, found.alone)
+    await visitors.read(url, time.monotonic() + 1, 0, Seen(), look_s=0)  # what the server reads once
+    alone_s = min(ALONE_S, load.seconds / 10)
+    await visitors.read(url, time.monotonic() + alone_s, 0, found.alone, look_s=0)
     before = sample(server, home)
     seen = found.loaded
     async with visitors.chromium(seen) as browser, asyncio.TaskGroup() as group:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -29,7 +30,8 @@ from tests.e2e.conftest import ARGUMENTS, HOW_TO_GET_IT, PATIENCE_MS, _executabl
 SHOWN = ("", "compare", "search", "sweep", "profile", "graph", "models", "history", "machine", "explain")
 PRESENTED = ("history", "machine", "compare", "profile")
 PAGES_PER_SESSION = 5
-THINK_S = 1.0  # between two pages of one visitor
+THINK_S = 1.0  # between two pages of the presenter, two uploads
+LOOK_S = 10.0  # for which a visitor looks at a page, in the mean; exponential
 PAGE_S = 120.0  # a page that is not drawn by then is an error
 JOB_S = 300.0  # so is a job that has not ended
 BUDGET_S = 15  # of a comparison, which includes the start of its processes
@@ -134,9 +136,15 @@ async def record_errors(name: str, work: Awaitable[None], seen: Seen) -> None:
         seen.failed.append(f"The visitor `{name}` ended early: {type(error).__name__}: {first}")
 
 
-async def read(url: str, until: float, offset: int, seen: Seen) -> None:
+async def read(url: str, until: float, offset: int, seen: Seen, look_s: float = LOOK_S) -> None:
     """Open sessions, and pages in each, until a time; the first page of every visitor is another one."""
+
+    async def look() -> None:
+        left_s = max(until - time.monotonic(), 0.0)
+        await asyncio.sleep(min(random.expovariate(1 / look_s), left_s) if look_s else 0.0)
+
     number = offset
+    await look()  # so that visitors do not all come at once
     while time.monotonic() < until:
         async with visit(url) as socket:
             one = Visit(socket)
@@ -145,7 +153,7 @@ async def read(url: str, until: float, offset: int, seen: Seen) -> None:
                 number += 1
                 seen.failed += one.failed
                 one.failed.clear()
-                await asyncio.sleep(THINK_S)
+                await look()
 
 
 async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -> None:
