@@ -47,6 +47,7 @@ FOLLOWERS = 2
 LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
 PASSING = ("processes", "temporary folders")  # of a job
 ALONE_S = 60.0  # of a single visitor, before
+TELL_S = 300.0  # between two lines of progress
 SETTLE_S = 60.0  # for what ends after the last visitor has gone
 
 
@@ -155,10 +156,22 @@ async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load,
     await asyncio.sleep(min(load.warm_s, load.seconds / 2))
     began = time.monotonic()
     every_s = min(10.0, (until - began) / (3 * BLOCKS))
+    told_s, pages = 0.0, len(found.loaded.took)
     while time.monotonic() < until:
         found.samples.append(await asyncio.to_thread(sample, server, home))
         found.seconds = time.monotonic() - began
+        if found.seconds >= told_s + TELL_S:
+            print(_progress(found, found.loaded.took[pages:]), file=sys.stderr, flush=True)
+            told_s, pages = found.seconds, len(found.loaded.took)
         await asyncio.sleep(every_s)
+
+
+def _progress(found: Outcome, took: Sequence[float]) -> str:
+    """Describe the last minutes in a line; `took`: seconds of their pages."""
+    last, seen = found.samples[-1], found.loaded
+    held = ", ".join(f"{name} {value:,.0f}" for name, value in last.items())
+    pages = f"{len(took)} pages, p95 {p95(took):.2f} s" if took else "no page"
+    return f"{found.seconds / 60:.0f} min: {pages}; {held}; {seen.jobs} jobs, {len(seen.failed)} errors"
 
 
 def errors(home: Path) -> list[str]:
