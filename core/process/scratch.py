@@ -130,9 +130,9 @@ def _remove_if_abandoned(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Remove a folder with all in it as far as possible, also what a hostile process has left in it.
 
-    Folders in folders are moved to the top before they are emptied, so that neither their depth nor the length
-    of their paths matters: Python's own removal recurses, and opens a descriptor for each level. No process may
-    write there any more. A missing folder is no error.
+    Folders in folders are moved to the top before they are emptied, so that neither their depth nor the
+    length of their paths matters: Python's own removal recurses, and opens a descriptor for each level. No
+    process may write there any more. A missing folder is no error.
     """
     if sys.platform == "win32":
         shutil.rmtree(path, ignore_errors=True)
@@ -148,7 +148,7 @@ def remove(path: Path) -> None:
 
 
 def _emptied(folder: int, top: int) -> bool:
-    """Remove the files of a folder and what its folders hold; whether anything changed, so that more may go."""
+    """Remove the files of a folder and empty its folders; whether anything changed, so that more may go."""
     changed = False
     with os.scandir(folder) as entries:
         for entry in entries:

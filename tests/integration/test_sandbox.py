@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import worker_output
+from core.process import worker_output, worker_watch
 from core.process.confinement import confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
@@ -348,8 +348,8 @@ def test_the_commands_that_start_workers_take_the_option(node: tree.Node) -> Non
 
 
 def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_output, "RESERVE_BYTES", 1 << 60)  # no disk has as much
-    monkeypatch.setattr(worker_output, "FILLING_BYTES", 1 << 16)
+    monkeypatch.setattr(worker_watch, "RESERVE_BYTES", 1 << 60)  # no disk has as much
+    monkeypatch.setattr(worker_watch, "FILLING_BYTES", 1 << 16)
     code = (
         "import os, time; open(os.environ['TMPDIR'] + '/large', 'wb').write(bytes(1 << 20)); time.sleep(600)"
     )

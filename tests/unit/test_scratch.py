@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,17 @@ def test_a_folder_that_is_gone_has_nothing_left(tmp_path: Path) -> None:
 # --- what a hostile process leaves in it --------------------------------------------------------------------
 
 
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is such a file system: a disk needs minutes for many files."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
+
+
 def nested(top: Path, depth: int) -> None:
     """Folders in folders, with a file in the innermost; no path leads there."""
     here = os.open(top, os.O_RDONLY)
@@ -140,18 +152,18 @@ def nested(top: Path, depth: int) -> None:
     os.close(here)
 
 
-def test_folders_nested_5000_deep_are_removed(tmp_path: Path) -> None:
-    with scratch.folder(tmp_path) as folder:
+def test_folders_nested_5000_deep_are_removed(in_memory: Path) -> None:
+    with scratch.folder(in_memory) as folder:
         nested(folder, 5_000)
         nested(folder / "a folder", 0)
-    assert list(tmp_path.iterdir()) == []
+    assert list(in_memory.iterdir()) == []
 
 
 def test_the_nested_folders_of_a_killed_process_are_removed(
     tmp_path: Path, holder: tuple[subprocess.Popen[str], Path], prefix: str
 ) -> None:
     process, folder = holder
-    nested(folder, 5_000)
+    nested(folder, 1_500)  # deeper than Python calls, and than a process opens files
     process.kill()
     process.wait()
     assert scratch.remove_abandoned(tmp_path, prefix) == 1
@@ -164,7 +176,7 @@ def test_names_that_are_no_text_and_every_kind_of_file_are_removed(tmp_path: Pat
     with scratch.folder(tmp_path / "own") as folder:
         for name in (b"\xff\xfe", b"a\nb", b"\x1b[2J", b" ", b"-rf", b"x" * 255):
             place = os.fsencode(folder) + b"/" + name
-            os.mkdir(place)
+            os.mkdir(place)  # noqa: PTH102 - bytes
             os.close(os.open(place + b"/\xff" + name[:250], os.O_CREAT | os.O_WRONLY))
         (folder / "link").symlink_to(kept)
         (folder / "in").mkdir()
@@ -187,7 +199,6 @@ from pathlib import Path
 from core.process import scratch
 
 if os.geteuid() == 0:
-    os.chown(sys.argv[1], 12345, 12345)
     os.setresgid(12345, 12345, 12345)
     os.setresuid(12345, 12345, 12345)
 os.chdir(sys.argv[1])
@@ -200,22 +211,24 @@ print(os.listdir("own"))
 """
 
 
-def test_folders_without_any_rights_are_removed(tmp_path: Path) -> None:
+def test_folders_without_any_rights_are_removed() -> None:
     """As a user who is not the superuser, for whom such folders are closed."""
-    for one in (tmp_path, *tmp_path.parents):
-        if os.geteuid() == 0 and not one.stat().st_mode & 1:
-            pytest.skip("another user cannot reach the folder of this test")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_RIGHTS, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as made:
+        if os.geteuid() == 0:
+            Path(made).chmod(0o777)
+            if not all(one.stat().st_mode & 1 for one in Path(made).parents):
+                pytest.skip("another user cannot reach the folder for temporary files")
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_RIGHTS, made],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_other_threads_go_on_while_100000_files_are_removed(tmp_path: Path) -> None:
+def test_other_threads_go_on_while_100000_files_are_removed(in_memory: Path) -> None:
     """The dashboard answers meanwhile: no call holds Python's lock for long."""
     ends, turns = threading.Event(), [0]
 
@@ -223,14 +236,14 @@ def test_other_threads_go_on_while_100000_files_are_removed(tmp_path: Path) -> N
         while not ends.wait(0.001):
             turns[0] += 1
 
-    with scratch.folder(tmp_path) as folder:
+    with scratch.folder(in_memory) as folder:
         for number in range(100_000):
             os.close(os.open(folder / str(number), os.O_CREAT | os.O_WRONLY))
         other = threading.Thread(target=count)
         other.start()
     ends.set()
     other.join()
-    assert list(tmp_path.iterdir()) == []
+    assert list(in_memory.iterdir()) == []
     assert turns[0] > 20
 
 
