@@ -283,7 +283,6 @@ static void threads(long most) {
       return;
     }
   }
-  sleep(5);  // the parent has the time to see them
   tell("threads", 0);
 }
 
@@ -334,7 +333,6 @@ static void disk(Files kind, long most) {
     }
     if (kind != HIDDEN) close(one);
   }
-  sleep(5);
   tell("disk", 0);
 }
 
@@ -370,11 +368,24 @@ static void flood(const string& message) {
   for (int i = 0; i < 2048; ++i) say(many);
 }
 
+// their second argument is how many seconds the worker stays afterwards
+static bool attempts_that_last() {
+  for (const char* one : {"threads", "large", "many", "hidden", "nest"}) if (name == one) return true;
+  return false;
+}
+
+static void stay(const string& seconds) { sleep(atoi(seconds.c_str())); }
+
 static void on_run() {
   static bool done = false;
-  if (done || name != "forge_run") return;
+  if (done) return;
   done = true;
-  say(arguments[0] + "\n");
+  if (name == "forge_run") say(arguments[0] + "\n");
+  if (name == "log") {  // what is written while a session is made is cut by the worker
+    log_without_end(atol(arguments[0].c_str()));
+    stay(arguments[1]);
+    finish();
+  }
 }
 
 static void attack(const void* info) {
@@ -391,7 +402,7 @@ static void attack(const void* info) {
   }
   name = arguments[0];
   arguments.erase(arguments.begin());
-  if (name == "none" || name == "forge_run") return;
+  if (name == "none" || name == "forge_run" || name == "log") return;
   if (name == "read") read_secret(arguments[0]);
   if (name == "write") write_outside(arguments[0]);
   if (name == "network") network(arguments);
@@ -405,11 +416,11 @@ static void attack(const void* info) {
   if (name == "many") disk(MANY, atol(arguments[0].c_str()));
   if (name == "hidden") disk(HIDDEN, atol(arguments[0].c_str()));
   if (name == "nest") nest(atol(arguments[0].c_str()));
-  if (name == "log") log_without_end(atol(arguments[0].c_str()));
   if (name == "exit") { string last = "\x1b[2J\x1b[31mattack: the end\n"; if (write(2, last.data(), last.size())) _exit(7); }
   if (name == "escape") report = "\\u001b]0;owned\\u0007\\u001b[2J\\u001b[31mattack: \\u202e <script>alert(1)</script> [red]x[/red]";
   if (name == "forge") { say(arguments[0] + "\n"); return; }
   if (name == "flood") flood(arguments[0] + "\n");
+  if (arguments.size() == 2 && attempts_that_last()) stay(arguments[1]);
   if (name == "endless") { string line(1 << 20, '['); for (int i = 0; i < 2048; ++i) say(line); }
   finish();
 }
