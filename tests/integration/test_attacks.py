@@ -27,6 +27,7 @@ from core.wire.variables import ALLOW_LIBRARIES, SANDBOX
 from tests import attacks, libraries
 from tests.attacks import Target, needs_sandbox
 from tests.builders import feed_plan, one_input
+from tests.quantizing import DYNAMIC
 from tests.small_disks import small_disk
 from tests.waiting import WAIT_S, is_alive, wait_until_gone
 
@@ -147,7 +148,7 @@ def plan_of(job: str, model: Path, folder: Path) -> Any:
     one, path, feeds = contestant(model), str(model), [feed_plan(one_input(shape=(2, 4)))]
     named: dict[str, Any] = {"model_path": path, "session": session()}
     own = {"custom_op_libraries": [attacks.LIBRARY]}
-    step = {"step": "quantize_dynamic", "options": {}, "feeds": feeds, "calibration": None, **own}
+    step = {"step": "int8_dynamic", "options": DYNAMIC, "feeds": feeds, "calibration": None, **own}
     np.savez(folder / "data.npz", x=np.zeros((4, 4), np.float32), labels=np.zeros(4, np.int64))
     plans: Mapping[str, Any] = {
         wire.LOAD_CHECK: {"path": path, **own},
@@ -226,7 +227,8 @@ def test_no_job_that_loads_a_library_reads_the_secret(
 ) -> None:
     monkeypatch.setenv(SANDBOX, sandbox)
     (folder := tmp_path / "outputs").mkdir()
-    said = answer(job, plan_of(job, target.model("read"), folder))
+    model = libraries.attacker_after_product(target.folder / "m.onnx", "read", str(target.secret))
+    said = answer(job, plan_of(job, model, folder))
     if "not installed" in said:
         pytest.skip(said)
     if sandbox == "off":  # so the test can fail
