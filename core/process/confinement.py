@@ -115,10 +115,12 @@ class Confined:
     payload: dict[str, Any]
     drafts: dict[Path, Path]  # folder that the worker writes into -> target
     scratch: str  # its folder for temporary files
+    processes: bool  # whether it may start processes
 
-    def check_space(self) -> None:
-        """Raise where the worker fills a disk, see `worker_output.check_space`."""
-        worker_output.check_space([self.scratch, *map(str, self.drafts)])
+    @property
+    def folders(self) -> list[str]:
+        """The folders that were made for this worker alone."""
+        return [self.scratch, *map(str, self.drafts)]
 
     def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Move the outputs to their targets, and return the reply with the targets' paths.
@@ -156,7 +158,7 @@ def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locat
         drafts = {draft: target for draft, target in found.drafts}
         if not sandbox.is_off():
             sent = {**sent, sandbox.KEY: found.rules(folder)}
-        yield Confined(sent, drafts, folder)
+        yield Confined(sent, drafts, folder, found.processes)
 
 
 def marked(reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,8 @@ from core.process.job_worker import (
     worker_environment,
 )
 from core.process.reply_checks import check_times, checked_reply
-from core.process.worker_output import check_space, take
+from core.process.worker_output import take
+from core.process.worker_watch import Watch
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import TMPDIR_HINT, Cancelled, TunerError, WorkerError
@@ -126,6 +127,7 @@ class Worker:
         self._line = _WorkerChannel(end, owner.cancel)
         self._stderr = stderr
         self._frozen = False
+        self._watch = Watch(pid, [str(self.folder or "")], log=self._log_bytes)
         self.alive = True
 
     def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
@@ -141,7 +143,7 @@ class Worker:
         began = time.monotonic()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s, self._check_space)
+            reply = self._line.receive(timeout_s, self._look)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -160,9 +162,9 @@ class Worker:
             take(Path(arguments["path"]), target)
         return cast(Reply, marked(found)) if command == wire.LOAD else found
 
-    def _check_space(self) -> None:
+    def _look(self) -> None:
         try:
-            check_space([str(self.folder or "")])
+            self._watch.look()
         except WorkerError:
             self.kill()
             raise
@@ -172,6 +174,7 @@ class Worker:
         if command == wire.LOAD and not sandbox.is_off():
             locations = partial(external_locations, cancel=self._owner.cancel)
             rules = contestant_rules(arguments, str(self.folder or ""), locations, self._writes)
+            self._watch.processes = rules["processes"]
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
             if self.folder is None:
@@ -194,6 +197,9 @@ class Worker:
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
             hint="Check the installation with `ortune machine`.",
         )
+
+    def _log_bytes(self) -> int:
+        return os.fstat(self._stderr.fileno()).st_size
 
     def _stderr_tail(self) -> bytes:
         size = self._stderr.seek(0, os.SEEK_END)
