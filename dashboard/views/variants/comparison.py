@@ -57,7 +57,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec | Non
     )
     with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
-            f"Against {root.name}",
+            f"Against {format.label(root.name)}",
             list(names),
             key=CHOSEN,
             format_func=lambda sha: names.get(sha, sha[:12]),
