@@ -386,6 +386,7 @@ def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
     found.processes = payload.get("source") == "tensorflow"  # its converter is a program
     if payload.get("source") == "torchvision" and payload.get("pretrained"):
         found.network = True
+        found.reads += filter(None, map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
         found.writes.append(_made(Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")))
 
 

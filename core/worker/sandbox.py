@@ -16,6 +16,7 @@ import os
 import platform
 import re
 import site
+import socket
 import stat
 import struct
 import sys
@@ -201,6 +202,10 @@ class _Filter:
         """Refuse a system call if one of `bits` is set in its argument."""
         self._on_argument(numbers, argument, (_JSET, bits, 0, 1))
 
+    def refuse_equal(self, numbers: tuple[int, int], argument: int, value: int) -> None:
+        """Refuse a system call if its argument is `value`."""
+        self._on_argument(numbers, argument, (_JEQ, value, 0, 1))
+
     def refuse_other_processes(self, numbers: tuple[int, int], argument: int) -> None:
         """Refuse a system call on another process: its argument is not 0."""
         self._on_argument(numbers, argument, (_JEQ, 0, 1, 0))
@@ -283,7 +288,9 @@ def _refuse_network(made: _Filter, rules: Rules) -> None:
         made.refuse(_SOCKET, errno.EACCES)
         for numbers in _ADDRESSES.values():
             made.refuse(numbers, errno.EACCES)
-        made.refuse_if(_SOCKETPAIR, 1, _NOT_A_STREAM)
+    else:  # programs of this machine answer there, some with the rights of the superuser
+        made.refuse_equal(_SOCKET, 0, socket.AF_UNIX)
+    made.refuse_if(_SOCKETPAIR, 1, _NOT_A_STREAM)
 
 
 def _refuse_unbounded_memory(made: _Filter, rules: Rules) -> None:
