@@ -18,7 +18,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from core.spec.metrics import SHOWN_UNITS, Metric
-from core.wire.units import brief, provider, significant
+from core.wire.units import brief, provider, significant, visible
 
 # Okabe and Ito's palette without its two lightest colours, distinct with all common kinds of colour vision;
 # each has a contrast of 3:1 or nearly so on white and on a dark page.
@@ -77,8 +77,12 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
 
 
 def plain(text: str) -> str:
-    """Make `text` safe to draw: Plotly interprets a subset of HTML, and names come from untrusted models."""
-    return html.escape(text, quote=False)
+    """Make `text` safe to draw, because names come from untrusted models.
+
+    Plotly interprets a subset of HTML, `%{...}` in hover templates, and formulas between dollar signs in a
+    notebook, where MathJax is loaded. It reads entities last.
+    """
+    return html.escape(visible(text), quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def text_lines(parts: Iterable[str]) -> str:
