@@ -215,12 +215,7 @@ class TestPaths:
             assert checked_reply(given, request_, "The worker", {"path": "/models/own"}) == given
             for path in ("/etc/passwd", "/models/own/../../etc/passwd", "own", "/models/own\0", "\x1b[2J"):
                 with pytest.raises(WorkerError) as caught:
-                    checked_reply(
-                        {**reply, name: path},
-                        request_,
-                        "The worker",
-                        {"path": "/models/own", "folder": "/new"},
-                    )
+                    checked_reply({**reply, name: path}, request_, "The worker", plan)
                 assert caught.value.message.isprintable()
 
     @pytest.mark.parametrize("location", ["/etc/passwd", "../x", "a/../../x", ""])
