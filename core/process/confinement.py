@@ -102,6 +102,9 @@ PLANS: Mapping[str, Any] = {
     wire.COMPARE_OUTPUTS: wire.OutputsPlan,
 }
 
+_ON_CPU = frozenset(
+    f"{name}ExecutionProvider" for name in ("CPU", "Dnnl", "Xnnpack", "ACL")
+)  # those that need no device; unknown ones may
 DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
 
 
@@ -342,7 +345,7 @@ def nested_plan(hint: Any) -> Any:
 
 def _add_session(session: Mapping[str, Any], found: _Found) -> None:
     providers = session["providers"]
-    found.gpu |= any(one["name"] != "CPUExecutionProvider" for one in providers)
+    found.gpu |= any(one["name"] not in _ON_CPU for one in providers)
     named = named_paths(
         session["config_entries"],
         session["run_config_entries"],

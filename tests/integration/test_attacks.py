@@ -27,6 +27,7 @@ from core.wire.variables import ALLOW_LIBRARIES, SANDBOX
 from tests import attacks, libraries
 from tests.attacks import Target, needs_sandbox
 from tests.builders import feed_plan, one_input
+from tests.command_line import CommandLine
 from tests.quantizing import DYNAMIC
 from tests.small_disks import small_disk
 from tests.waiting import WAIT_S, is_alive, wait_until_gone
@@ -111,6 +112,20 @@ def test_what_a_library_says_steers_no_terminal(target: Target, name: str) -> No
 )
 def test_a_forged_reply_that_cannot_be_is_refused(target: Target, forged: str, words: str) -> None:
     assert words in message(libraries.attacker(target.folder / "m.onnx", "forge", forged))
+
+
+def test_texts_of_a_forged_reply_steer_no_terminal(target: Target, folder: Path, tmp_path: Path) -> None:
+    """It has the right shape, so it is believed; what it says is shown as text."""
+    said = "\\u001b[2J\\u202e<script>[red]"
+    forged = f'{{"ok":{{"version":"{said}","creation_s":1,"libraries":{{"{said}":"{said}"}}}}}}'
+    line = CommandLine(tmp_path / "user")
+    line.environment[ALLOW_LIBRARIES] = str(folder)
+    model = str(libraries.attacker(target.folder / "m.onnx", "forge", forged))
+    for option in ((), ("--json",)):
+        done = line.run("inspect", model, "--load", "--custom-op-library", attacks.LIBRARY, *option)
+        assert done.code == 0, done.err
+        assert "<script>[red]" in done.out
+        assert not set("\x1b\u202e") & {*done.out, *done.err}
 
 
 @pytest.mark.parametrize(
