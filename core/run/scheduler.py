@@ -396,6 +396,8 @@ class Scheduler:
         try:
             with audit.acting(entry.who), entry.turn:
                 ending = self._run_work(entry, partial(self._begin_turn, entry))
+            if ending.state == "COMPLETE":
+                self._durations.note(entry.job, time.monotonic() - entry.began)
             self._job_log.finish(entry, ending)
         finally:
             with self._changed:
