@@ -43,7 +43,8 @@ from core.process.job_worker import (
 )
 from core.process.reply_checks import check_times, checked_reply
 from core.process.time_limit import TimeLimit
-from core.process.worker_output import check_space, take
+from core.process.worker_output import take
+from core.process.worker_watch import Watch
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import TMPDIR_HINT, Cancelled, TunerError, WorkerError
@@ -132,6 +133,7 @@ class Worker:
         self._line = _WorkerChannel(end, owner.cancel)
         self._stderr = stderr
         self._frozen = False
+        self._watch = Watch(pid, [str(self.folder or "")], log=self._log_bytes)
         self.alive = True
 
     def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
@@ -147,7 +149,7 @@ class Worker:
         began = time.monotonic()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s, self._check_space)
+            reply = self._line.receive(timeout_s, self._look)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -172,9 +174,9 @@ class Worker:
         """Seconds in which ORTune was stopped during the last command, and perhaps the worker with it."""
         return self._line.paused_s
 
-    def _check_space(self) -> None:
+    def _look(self) -> None:
         try:
-            check_space([str(self.folder or "")])
+            self._watch.look()
         except WorkerError:
             self.kill()
             raise
@@ -184,6 +186,7 @@ class Worker:
         if command == wire.LOAD and not sandbox.is_off():
             locations = partial(external_locations, cancel=self._owner.cancel)
             rules = contestant_rules(arguments, str(self.folder or ""), locations, self._writes)
+            self._watch.processes = rules["processes"]
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
             if self.folder is None:
@@ -206,6 +209,9 @@ class Worker:
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
             hint="Check the installation with `ortune machine`.",
         )
+
+    def _log_bytes(self) -> int:
+        return os.fstat(self._stderr.fileno()).st_size
 
     def _stderr_tail(self) -> bytes:
         size = self._stderr.seek(0, os.SEEK_END)

@@ -30,6 +30,7 @@ from core.process import runtimes, scratch
 from core.process.confinement import confined
 from core.process.reply_checks import checked_reply
 from core.process.time_limit import TimeLimit
+from core.process.worker_watch import Watch
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -114,7 +115,7 @@ def run_job(
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
-                conversation.on_tick = asked.check_space
+                conversation.on_tick = Watch(process.pid, asked.folders, processes=asked.processes).look
                 reply = conversation.answer(cancel, timeout_s)
             answered = True
         finally:
@@ -274,13 +275,20 @@ class _Conversation:
                 raise _cancelled(self.job)
             if limit.left_s() <= 0:
                 raise self._timed_out(timeout_s)
-            self.on_tick()
+            self._look()
             left = _has_exited(self.process)
             self._exchange()
             if (reply := self._reply()) is not None:
                 return reply
             if left and self._drained():
                 raise self._no_answer()
+
+    def _look(self) -> None:
+        try:
+            self.on_tick()
+        except WorkerError:
+            _kill_group(self.process, signal.SIGKILL)  # at once: it would go on in the time that others get
+            raise
 
     def _exchange(self) -> None:
         """Move bytes for up to one tick."""

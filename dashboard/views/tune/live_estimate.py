@@ -148,7 +148,7 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
         return
     check_spec(state.session(), spec)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
-    wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60))
+    wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60), store=state.store())
     shared = _shared()
     with shared.lock:
         if shared.wishes is None or not shared.wishes.put(wish):
