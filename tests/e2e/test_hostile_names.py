@@ -1,4 +1,4 @@
-"""HTML and Markdown in names of models, nodes, inputs, labels and notes stay text, in each page and report."""
+"""HTML and Markdown in names of models, nodes, inputs, labels and notes stay text on pages and in reports."""
 
 from __future__ import annotations
 
