@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from core.spec.metrics import SHOWN_UNITS, Metric
@@ -119,31 +120,38 @@ def minus(number: str) -> str:
 
 def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figure:
     """Return an empty figure: transparent background, titled axes; room for the toolbar, then the legend."""
-    figure = go.Figure()
     whole = height + TOOLBAR_PX
-    figure.update_layout(
-        height=whole,
-        margin={"l": 12, "r": 12, "t": 44 + TOOLBAR_PX, "b": 12},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        template="none",  # no theme: page and file show the same
-        colorway=PALETTE,
-        font={"color": TEXT, "size": FONT_PX, "family": FONT_FAMILY},
-        legend={
-            "orientation": "h",
-            "yref": "container",
-            "y": 1 - TOOLBAR_PX / whole,
-            "yanchor": "top",
-            "x": 0,
-            "xanchor": "left",
-            "font": {"color": TEXT, "size": FONT_PX},
-        },
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": PALETTE[0]},
-        hovermode="closest",
-        showlegend=True,
+    # all at once: `update_layout` takes about ten times as long
+    return go.Figure(
+        layout={
+            "height": whole,
+            "margin": {"l": 12, "r": 12, "t": 44 + TOOLBAR_PX, "b": 12},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "template": "none",  # no theme: page and file show the same
+            "colorway": PALETTE,
+            "font": {"color": TEXT, "size": FONT_PX, "family": FONT_FAMILY},
+            "legend": {
+                "orientation": "h",
+                "yref": "container",
+                "y": 1 - TOOLBAR_PX / whole,
+                "yanchor": "top",
+                "x": 0,
+                "xanchor": "left",
+                "font": {"color": TEXT, "size": FONT_PX},
+            },
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": PALETTE[0]},
+            "hovermode": "closest",
+            "showlegend": True,
+            "xaxis": axis(x_title),
+            "yaxis": axis(y_title),
+        }
     )
-    figure.update_layout(xaxis=axis(x_title), yaxis=axis(y_title))
-    return figure
+
+
+def points(values: Sequence[float | None]) -> np.ndarray:
+    """Return the coordinates of a long line, NaN for a gap: Plotly checks each number of a list by itself."""
+    return np.array(values, np.float64)
 
 
 def axis(title: str = "") -> dict[str, Any]:

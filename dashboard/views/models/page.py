@@ -105,7 +105,11 @@ def _detail(record: ModelRecord | None) -> None:
                 help="Opens Search with this model.",
             ):
                 _use(record, "search")
-            sharing.button([record.content_sha256], key="models.share")
+            sharing.button(
+                [record.content_sha256],
+                key="models.share",
+                more="Its variants and results become private, too; they are shared one by one.",
+            )
             if st.button(
                 "Delete",
                 key="models.delete",

@@ -15,7 +15,7 @@ from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import configurations, messages, session_jobs, state
+from dashboard import configurations, format, messages, session_jobs, state
 from dashboard.charts import compare_charts
 from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import create as variant_maker
