@@ -12,7 +12,7 @@ from core.wire.units import visible
 JOINER = "\N{WORD JOINER}"  # without width; it interrupts what a reader would replace
 _WIDE = "\uff1d\uff0b\uff0d\uff20"  # full-width = + - @, which count in some locales
 _FORMULA = re.compile(rf"[ \t\r]*[=+@{_WIDE}-]|[\t\r]")
-_NUMBER = re.compile(r" *[+-][\d.,]+(?:e[+-]?\d+)? ?%?", re.IGNORECASE)
+_NUMBER = re.compile(r" *[+-][\d.,]+(?:e[+-]?\d+)? ?[A-Z\u00b5\u00d7%]{0,12}", re.IGNORECASE)
 # the beginning of a list, the line under a heading, or a rule
 _BLOCK = re.compile(r" *(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|[-=]+\s*$))")
 _SPECIAL = re.compile(r"([\\`*\[\]|~#]|(?<![^\W_])_|_(?![^\W_]))")  # an underscore inside a word is none
@@ -25,7 +25,7 @@ _REPLACED = re.compile(
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would evaluate the cell `text`; a number with its sign is none."""
+    """Whether a spreadsheet would evaluate the cell `text`; a number with sign and unit is none."""
     return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
 
 

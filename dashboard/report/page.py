@@ -121,7 +121,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     if report.caveats:
         items = "".join(f"<li>{prose(one)}</li>" for one in report.caveats)
         yield f"<section><h2>Caveats</h2><ul>{items}</ul></section>"
-    for section in report.method:
+    for section in (*report.method, *([report.signature] if report.signature is not None else [])):
         yield from _section(section)
     if report.files:
         yield "<section><h2>Configuration</h2>"

@@ -39,7 +39,10 @@ from tests.reading import tells
 from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
-EVIL = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
+EVIL = (
+    '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
+    " $x$ %{y}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +239,9 @@ def test_no_name_becomes_markup(store: Store, kinds: dict[str, list[str]]) -> No
     data = json.dumps(_figures(text))
     assert "<script" not in data
     assert "<img" not in data
+    assert "$x$" not in data
+    assert "%{y}" not in data
+    assert "&#36;x&#36; &#37;{y}" in data
     assert EVIL.split("`")[0] in "".join(page.texts)  # seen as what it is
     policy = next(attrs["content"] for tag, attrs in page.elements if tag == "meta" and "http-equiv" in attrs)
     assert policy is not None
@@ -251,6 +257,7 @@ def test_no_name_becomes_markdown(store: Store, kinds: dict[str, list[str]]) -> 
     lines = [one for one in outside.splitlines() if not one.startswith("<summary>")]  # those are HTML
     assert "](http" not in "".join(lines).replace("\\]", "")
     assert "@you" not in outside
+    assert "$x$" not in "".join(lines)
 
 
 def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, list[str]]) -> None:

@@ -125,7 +125,8 @@ def test_a_changed_file_has_a_wrong_signature(store: Store, trial: Trial, file: 
 @pytest.mark.parametrize("kind", ["trial", "race", "search", "curve", "card", "why", "profile", "load"])
 def test_a_report_says_that_nothing_is_signed(kind: str, store: Store) -> None:
     said = compose(find(store, reported(store)[kind]), store)
-    found = said.method[-1]
+    found = said.signature
+    assert found is not None
     assert found.title == TITLE
     assert facts(found)["signature"].startswith(WITHOUT)
     assert "differs" not in facts(found)["digests"].replace("no digest differs", "")

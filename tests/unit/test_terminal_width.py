@@ -249,7 +249,7 @@ def test_a_spreadsheet_evaluates_no_foreign_text(text: str) -> None:
     assert list(csv.reader(io.StringIO(csv_text(table)))) == [[f"'{text}", "b"], [f"'{text}", f"'{text}"]]
 
 
-@pytest.mark.parametrize("value", [-0.5, "-0.5", "+3.2 %", "-1e-3", "+1,024", "a=b", "", "1-2"])
+@pytest.mark.parametrize("value", [-0.5, "-0.5", "+3.2 %", "-1e-3", "+1,024", "+0.5 ms", "a=b", "", "1-2"])
 def test_a_number_with_its_sign_is_no_formula(value: Any) -> None:
     table = Table(columns=[Column("a", "number", key="a"), Column("b", key="b")], rows=[(value, 1)])
     assert list(csv.reader(io.StringIO(csv_text(table))))[1] == [str(value), "1"]

@@ -120,7 +120,7 @@ def compose(
             found = _upgrade(about, store)
         case AboutFleet():
             found = fleets.report_parts(about.summary)
-    return Report(**{**found, "recorded": recorded, "method": [*found["method"], signature]})
+    return Report(**{**found, "recorded": recorded, "signature": signature})
 
 
 # --- kinds of results ---------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ def markdown(report: Report) -> str:
         "",
         *_details("Machine and method", [x for one in report.method for x in _section(one)]),
     ]
+    if report.signature is not None:
+        lines += ["", *_details(report.signature.title, _parts(report.signature.parts))]
     if report.caveats:
         lines += ["", *_details("Caveats", [f"- {md_plain(one)}" for one in report.caveats])]
     for file in report.files:
