@@ -17,7 +17,7 @@ from core.api.sweeping import Measured
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import best_text
 from core.show import interim
-from core.show.words import start_words
+from core.show.words import ANOTHER_PERSON, start_words
 from core.spec.space import changes_words
 from dashboard import format
 from dashboard.charts import compare_charts, live_charts
@@ -328,8 +328,9 @@ def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[St
 
 
 def _entry(entry: Entry) -> list[Line]:
+    who = ANOTHER_PERSON if entry.private else entry.person or entry.owner
     since: Line = {
-        "text": f"{entry.person or entry.owner}, since {format.when(entry.since)[11:]}",
+        "text": f"{who}, since {format.when(entry.since)[11:]}",
         "small": True,
     }
     if entry.running:

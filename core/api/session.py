@@ -22,6 +22,7 @@ from core.process import runtimes as runtimes
 from core.process.job_worker import Run as Run
 from core.process.job_worker import refuse_worker as refuse_worker
 from core.process.job_worker import run_job as run_job
+from core.process.machine_queue import PRIVATE_JOB as PRIVATE_JOB
 from core.process.machine_queue import Entry as Entry
 from core.process.machine_queue import MachineQueue as MachineQueue
 from core.run.job import FINISHED as FINISHED
