@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -58,9 +58,14 @@ def restore() -> None:
     if not name:
         return
     values = _load(name)
+    if values is not None and state.store().hidden(texts_in(values)):
+        values = None  # of another person's private result
     if values is None:
         st.query_params.pop(PARAM, None)
-        st.toast("The settings of this link are no longer stored.", icon=":material/link_off:")
+        st.toast(
+            "The settings of this link are no longer stored, or belong to a private result.",
+            icon=":material/link_off:",
+        )
         return
     for key, value in values.items():
         if _is_kept(key) and key not in st.session_state:
@@ -187,6 +192,17 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_plain(one) for one in value)
     return value is None or isinstance(value, str | int | float)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts in plain values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from texts_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts_in(one)
 
 
 def _as_text(values: Mapping[str, Any]) -> str:

@@ -14,7 +14,17 @@ from core.store import Store
 
 # All writes of a store except the facts of a shown model.
 WRITE_METHODS = frozenset(
-    {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark", "share"}
+    {
+        "claim",
+        "create_comparison",
+        "create_trial",
+        "forget",
+        "delete_finished",
+        "delete_study",
+        "delete_trials",
+        "mark",
+        "share",
+    }
     | {"pin_baseline", "prune", "put_accuracy", "put_model", "put_peaks", "put_self_test", "put_study"}
     | {"remove_model", "update_comparison", "update_study", "update_trial"}
 )

@@ -302,6 +302,7 @@ _OWN: Mapping[str, Line] = {
 }
 
 
+ANOTHER_PERSON = "another person"  # of a private job, to others
 MOST_ENTRIES = 8  # jobs of others that the sidebar lists
 
 
@@ -328,8 +329,9 @@ def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[St
 
 
 def _entry(entry: Entry) -> list[Line]:
+    who = ANOTHER_PERSON if entry.private else entry.person or entry.owner
     since: Line = {
-        "text": f"{entry.person or entry.owner}, since {format.when(entry.since)[11:]}",
+        "text": f"{who}, since {format.when(entry.since)[11:]}",
         "small": True,
     }
     if entry.running:

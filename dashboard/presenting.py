@@ -54,6 +54,7 @@ class Place:
     query: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # form values, as `form_state` saves them
     measuring: bool = False  # a measurement was running when its page was drawn
+    withheld: bool = False  # query and values are empty, because they name private results
     version: int = 0  # number of changes
     gone_since: float | None = None  # monotonic time since which the presenter's browser is disconnected
 
@@ -81,15 +82,25 @@ class Presentations:
             self._places.pop(token, None)
 
     def tell(
-        self, token: str, page: str, query: Mapping[str, str], values: Mapping[str, Any], *, measuring: bool
+        self,
+        token: str,
+        page: str,
+        query: Mapping[str, str],
+        values: Mapping[str, Any],
+        *,
+        measuring: bool,
+        withheld: bool = False,
     ) -> None:
-        """Update the presenter's state, and whether a measurement runs."""
+        """Update the presenter's state, and whether a measurement runs; `withheld` as in `Place`."""
         with self._lock:
             place = self._places.get(token)
-            now = (page, dict(query), dict(values), measuring)
-            if place is None or (place.page, place.query, place.values, place.measuring) == now:
+            now = (page, dict(query), dict(values), measuring, withheld)
+            if place is None or now == (
+                *(place.page, place.query, place.values),
+                *(place.measuring, place.withheld),
+            ):
                 return
-            place.page, place.query, place.values, place.measuring = now
+            place.page, place.query, place.values, place.measuring, place.withheld = now
             place.version += 1
 
     def find(self, token: str) -> Place | None:
@@ -193,8 +204,20 @@ def tell(page: str) -> None:
     token = st.session_state.get(PRESENTING)
     if token:
         query = {key: value for key, value in st.query_params.items() if key not in (PARAM, form_state.PARAM)}
-        measuring = bool(state.scheduler().active())
-        presentations().tell(token, page or HOME, query, form_state.collect(), measuring=measuring)
+        measuring, values = bool(state.scheduler().active()), form_state.collect()
+        withheld = state.present_actor() is not None and _is_private([query, values])
+        told = ({}, {}) if withheld else (query, values)
+        presentations().tell(token, page or HOME, *told, measuring=measuring, withheld=withheld)
+
+
+def _is_private(told: object) -> bool:
+    """Whether values name a private result or model: by its id, hash or path, or a model by its name."""
+    texts = set(form_state.texts_in(told))
+    store = state.store()
+    ids = {*texts, *(word for text in texts for word in text.split())}
+    return bool(store.for_person("", sees_all=False).hidden(ids)) or any(
+        name in text for name in store.private_model_names() for text in texts
+    )
 
 
 def sidebar() -> None:
@@ -251,7 +274,9 @@ def _count(token: str) -> Event:
     """Say, for the presenter, how many followers there are."""
     many = live.STREAMS.listeners(_stream(token))
     said = "No viewers yet." if not many else f"{many:,} viewer{'s' * (many != 1)}."
-    text = f"{said} It ends when you close or reload this page."
+    place = presentations().find(token)
+    private = " They do not see your private results." if place is not None and place.withheld else ""
+    text = f"{said}{private} It ends when you close or reload this page."
     return {"ended": False, "state": "waiting", "lines": [{"text": text, "small": True}]}
 
 

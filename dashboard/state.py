@@ -102,10 +102,14 @@ def session() -> Session:
 
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
-    found, actor = _scheduler(), present_actor()
-    if actor is not None:
-        found = cast(Scheduler, PersonalScheduler(found, actor))
+    actor = present_actor()
+    found = _scheduler() if actor is None else cast(Scheduler, scheduler_for(actor))
     return found if _is_unguarded() else guarded.scheduler(found, _check_person)
+
+
+def scheduler_for(actor: Actor) -> PersonalScheduler:
+    """Return the scheduler of this server as a person reads it; in any thread."""
+    return PersonalScheduler(_scheduler(), actor)
 
 
 def _is_unguarded() -> bool:

@@ -230,6 +230,7 @@ def ask(
         TunerError: the run cannot be kept.
     """
     found = [prepared(one, number, session) for number, one in enumerate(questions, start=1)]
+    _refuse_private(found, session)
     run = FleetRun(
         id=f"{time.strftime('%Y%m%d')}-{secrets.token_hex(4)}",
         name=name or _name(found),
@@ -254,6 +255,23 @@ def ask(
 
     work = _Work(session, patience_s, on_change, on_note, control or Control())
     return work.run(run, found, selected)
+
+
+def _refuse_private(questions: Sequence[PreparedQuestion], session: Session) -> None:
+    """Refuse to send a private model to hosts, whose own stores would show its results to their users.
+
+    Raises:
+        SpecError: a question has one.
+    """
+    everyone = session.store.for_person("", sees_all=False)
+    for one in questions:
+        model = one.question.model
+        if everyone.hidden([model.sha256, model.path, *one.paths.values()]):
+            raise SpecError(
+                f"A model of the question on `{model.name}` is private, and the hosts of a fleet show their "
+                "results to all who use them.",
+                hint="Share the model first, or measure it on this machine alone.",
+            )
 
 
 def resume(

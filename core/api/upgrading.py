@@ -97,14 +97,15 @@ def upgrade(
         wait_quiet_s=wait_quiet_s,
     )
     record = new_record(asked, time.time())
-    put(session.store, record)  # so that an interrupted run can be read
+    job = job_of(asked, record)
+    put(session.store, record, job.models)  # so that an interrupted run can be read
     count = len(asked.models)
     session.note(
         f"upgrade {record.id}: {count} model{'s' * (count != 1)}, {runtime(asked.before).name} → "
         f"{runtime(asked.after).name}; {record.family} simultaneous interval{'s' * (record.family != 1)}"
     )
     session.last = upgrade_result(session, record.id)
-    status = session.run(job_of(asked, record), on_progress=on_progress, cancel=cancel)
+    status = session.run(job, on_progress=on_progress, cancel=cancel)
     note_end(session.store, status)
     if status.error is not None:
         raise error_from_record(status.error)
@@ -114,8 +115,9 @@ def upgrade(
 def upgrade_job(session: Session, asked: AskedUpgrade) -> Job:
     """Return the job of an upgrade for a queue; it has the ID of the upgrade."""
     record = new_record(asked, time.time())
-    put(session.store, record)
-    return job_of(asked, record)
+    job = job_of(asked, record)
+    put(session.store, record, job.models)
+    return job
 
 
 def asked_upgrade(

@@ -41,6 +41,7 @@ from core.process.job_worker import (
     worker_environment,
 )
 from core.process.reply_checks import check_times, checked_reply
+from core.process.time_limit import TimeLimit
 from core.process.worker_output import take
 from core.process.worker_watch import Watch
 from core.wire import Reply, sandbox
@@ -88,13 +89,13 @@ class _WorkerChannel:
             Broken: the other side is gone, or sent an invalid message.
             TunerError: the error that it replied with.
         """
-        deadline = time.monotonic() + timeout_s
+        limit = TimeLimit(timeout_s)
         while (reply := self.channel_state.reply()) is None:
             if self.cancel.is_set():
                 raise Cancelled(
                     "The comparison was cancelled.", hint="Start it again when you want its result."
                 )
-            left = deadline - time.monotonic()
+            left = limit.left_s()
             if left <= 0:
                 raise TimeoutError
             on_tick()

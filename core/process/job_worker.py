@@ -29,6 +29,7 @@ from core import wire
 from core.process import runtimes, scratch
 from core.process.confinement import confined
 from core.process.reply_checks import checked_reply
+from core.process.time_limit import TimeLimit
 from core.process.worker_watch import Watch
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
@@ -115,7 +116,7 @@ def run_job(
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
                 conversation.on_tick = Watch(process.pid, asked.folders, processes=asked.processes).look
-                reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
+                reply = conversation.answer(cancel, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
@@ -261,12 +262,13 @@ class _Conversation:
     def __exit__(self, *_: object) -> None:
         self.selector.close()
 
-    def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> dict[str, Any]:
+    def answer(self, cancel: threading.Event | None, timeout_s: float) -> dict[str, Any]:
         """Exchange messages until the worker has replied, failed, exited, or must be stopped."""
+        limit = TimeLimit(timeout_s)
         while True:
             if cancel is not None and cancel.is_set():
                 raise _cancelled(self.job)
-            if time.monotonic() > deadline:
+            if limit.left_s() <= 0:
                 raise self._timed_out(timeout_s)
             self._look()
             left = _has_exited(self.process)

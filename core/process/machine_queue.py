@@ -37,6 +37,7 @@ from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
 LOCK_NAME = "machine.lock"
+PRIVATE_JOB = "a private job"  # what others read of it
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 LATER_POLLS_AFTER_S = 5.0
@@ -55,11 +56,12 @@ class Entry:
     person: str = ""  # who started it, as the owner calls that person; empty: the owner itself
     place: int = 0  # jobs ahead of it
     starts_in_s: float | None = None  # of a waiting one, predicted; None: unknown
+    private: bool = False  # person and job are for those who may see its result, see `Scheduler.line`
 
     @property
     def text(self) -> str:
-        """Person and job, for display."""
-        return f"{self.person or self.owner}: {self.what}"
+        """Person and job, for display to all."""
+        return PRIVATE_JOB if self.private else f"{self.person or self.owner}: {self.what}"
 
 
 class Place:
@@ -122,6 +124,7 @@ class MachineQueue:
         person: str = "",
         predicted_s: float | None = None,
         gives_way: bool = False,
+        private: bool = False,
     ) -> Place:
         """Take a ticket; `leave` it at the end, whatever happens.
 
@@ -131,6 +134,7 @@ class MachineQueue:
             person: who started the job, if the owner works for several; they share the machine fairly.
             predicted_s: duration of the job in seconds; None: unknown.
             gives_way: the job goes after all jobs that wait already.
+            private: other users and persons read `PRIVATE_JOB` instead of `what`.
 
         Raises:
             StoreError: the folder of the queue cannot be used.
@@ -140,9 +144,10 @@ class MachineQueue:
             pid=os.getpid(),
             started=start_of(),
             owner=owner,
-            what=what,
+            what=PRIVATE_JOB if private else what,
             since=time.time(),
             running=False,
+            private=private,
             person=person,
             predicted_s=predicted_s,
             gives_way=gives_way,
@@ -232,7 +237,8 @@ class MachineQueue:
         left: list[float | None] = []
         for name in running:
             one = by_name[name]
-            rest_s = None if one.predicted_s is None else max(0.0, one.since + one.predicted_s - now)
+            since = min(one.since, now)  # the clock may have been set back
+            rest_s = None if one.predicted_s is None else max(0.0, since + one.predicted_s - now)
             left.append(rest_s)
             turns.append(fair_order.Turn(one.user, one.person, one.since, now + (rest_s or 0.0)))
         left_s = None if None in left else sum(one for one in left if one is not None)
@@ -325,6 +331,7 @@ def _entry_from_ticket(name: str, ticket: Ticket) -> Entry:
         since=ticket.since,
         running=ticket.running,
         person=ticket.person,
+        private=ticket.private,
     )
 
 

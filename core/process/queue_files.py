@@ -40,6 +40,7 @@ class Ticket:
     person: str = ""
     predicted_s: float | None = None
     gives_way: bool = False
+    private: bool = False  # `what` does not tell what it is
     uid: int | None = None  # owner of the file, not written in it; None: unknown on this system
 
     @property
@@ -95,6 +96,7 @@ def read(path: Path) -> Ticket | None:
             person=_escaped(data.get("person", "")),
             predicted_s=None if predicted_s is None else min(MOST_PREDICTED_S, max(0.0, float(predicted_s))),
             gives_way=data.get("gives_way") is True,
+            private=data.get("private") is True,
             uid=uid,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):

@@ -89,6 +89,11 @@ class Job:
     wait_quiet_s: float | None = None  # longest wait for an idle machine; None: no wait
     predicted_s: float | None = None  # duration; None: the scheduler predicts it, where it can
 
+    @property
+    def models(self) -> list[str]:
+        """Hashes and paths of the models of its configurations."""
+        return [ref for one in self.specs for ref in (one.model.sha256, one.model.path) if ref]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
@@ -134,6 +139,7 @@ class Queued:
     finished_at: float | None = None
     begun: bool = False  # it has a thread of its own
     person: str = ""  # who started it, for the machine's queue; empty: the owner of this process
+    private: bool = False  # not for other persons, with its text and its progress
     place: Place | None = None  # in the machine's queue
     turn: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # what it holds in its turn
     turn_began: float = 0.0  # monotonic
@@ -142,6 +148,12 @@ class Queued:
     live: dict[str, Any] | None = None
     who: str = ""  # the person who submitted it
     outer: Queued | None = None  # the job within whose turn it runs
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the job and of its rows."""
+        study = [] if self.job.study is None else [self.job.study.id]
+        return [self.job.id, *self.trials, *study]
 
     def present(self) -> float:
         """Return the present time; after the start, durations are true also where the clock was set."""

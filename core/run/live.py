@@ -35,6 +35,7 @@ from core.run.preparation import prepare_trial, resolve_trial
 from core.run.prior import prior_of
 from core.spec import TrialSpec, ort_default
 from core.spec.effort import Effort
+from core.store import Store
 from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error
 
 IDLE_S = 60.0  # without a request: then it ends
@@ -66,6 +67,7 @@ class LiveRequest:
     visitor: str  # id of the visitor
     spec: TrialSpec
     label: str  # text at its point
+    store: Store | None = None  # as its person sees it; None: that of who started the preview
     at: float = field(default_factory=time.monotonic)
 
     @property
@@ -292,7 +294,7 @@ class _Live:
         """Run one launch: a fresh process against one of the default new to it; False: invalid."""
         reference = self._unpaired_default(wish, found)
         self._check_wanted(wish)
-        candidate = self._start(self._entry(wish.spec, wish.label), wish.key, wish)
+        candidate = self._start(self._entry(wish, wish.spec, wish.label), wish.key, wish)
         try:
             rounds = self._rounds(wish, reference, candidate)
         finally:
@@ -381,7 +383,7 @@ class _Live:
 
     def _start_default(self, wish: LiveRequest) -> _WarmProcess:
         spec = ort_default(wish.spec)
-        return self._start(self._entry(spec, "ONNX Runtime's default"), spec.key(), wish)
+        return self._start(self._entry(wish, spec, "ONNX Runtime's default"), spec.key(), wish)
 
     def _unpaired_default(self, wish: LiveRequest, found: _EstimateData) -> _WarmProcess:
         """A process of the default that is new to this configuration; a fresh one replaces the oldest."""
@@ -394,9 +396,10 @@ class _Live:
             warm.pop(0).worker.kill()
         return one
 
-    def _entry(self, spec: TrialSpec, label: str) -> Entry:
-        resolved = resolve_trial(spec, self.service.store, self.service.run)
-        prepared = prepare_trial(resolved, self.service.store, self.service.run)
+    def _entry(self, wish: LiveRequest, spec: TrialSpec, label: str) -> Entry:
+        store = wish.store or self.service.store
+        resolved = resolve_trial(spec, store, self.service.run)
+        prepared = prepare_trial(resolved, store, self.service.run)
         return entry_of(label, resolved, prepared)
 
     def _start(self, entry: Entry, key: str, wish: LiveRequest) -> _WarmProcess:

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from core.process.machine_queue import (
     FIRST_POLLS_S,
     LATER_POLLS_AFTER_S,
     LATER_POLLS_S,
+    PRIVATE_JOB,
     Entry,
     MachineQueue,
 )
@@ -132,6 +134,7 @@ class Scheduler:
             store = store.for_person(actor.person, sees_all=actor.sees_all)
         entry = self._store_and_register(job, threading.Event(), store)
         entry.person = "" if actor is None else actor.person
+        entry.private = self._is_private(entry)
         with contextlib.suppress(StoreError):  # the job fails with it when it is to run
             self._enter(entry)
         with self._changed:
@@ -149,8 +152,23 @@ class Scheduler:
     def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
         predicted_s = None if gives_way else self._durations.predicted_s(entry.job, self._fingerprint)
         entry.place = self.queue.enter(
-            self.owner, entry.job.what, person=entry.person, predicted_s=predicted_s, gives_way=gives_way
+            self.owner,
+            entry.job.what,
+            person=entry.person,
+            predicted_s=predicted_s,
+            gives_way=gives_way,
+            private=entry.private,
         )
+
+    def _is_private(self, entry: Queued) -> bool:
+        """Whether a job has private rows or models, or the name of a private model in its text."""
+        job, others = entry.job, self.store.for_person("", sees_all=False)
+        with contextlib.suppress(StoreError):
+            if others.hidden([*entry.ids, *job.models]):
+                return True
+            names = self.store.private_model_names()
+            return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", job.what) for name in names)
+        return True
 
     @property
     def _fingerprint(self) -> str:
@@ -172,9 +190,10 @@ class Scheduler:
             store.create_comparison(comparison, trials, process=self._process)
         else:
             for one in trials:
-                store.create_trial(one, process=self._process)
+                store.create_trial(one, process=self._process, models=job.models)
         if job.study is not None:
-            store.put_study(replace(job.study, owner=self.owner), process=self._process)
+            record = replace(job.study, owner=self.owner)
+            store.put_study(record, process=self._process, models=job.models)
         stored = {one.id: one for one in trials}
         entry = Queued(
             job=job, store=store, trials=stored, comparison=comparison, cancel=cancel, who=audit.person()
@@ -222,6 +241,35 @@ class Scheduler:
         with self._changed:
             entry = self._job(job_id)
             return None if entry is None else entry.person
+
+    def is_hidden(self, job_id: str, actor: Actor) -> bool:
+        """Whether a person may not know of a job, because it or its result is private to another."""
+        with self._changed:
+            entry = self._job(job_id)
+        if entry is None or actor.sees_all or entry.person == actor.person:
+            return False
+        return entry.private or bool(self.store.for_person(actor.person, sees_all=False).hidden(entry.ids))
+
+    def line(self, actor: Actor) -> list[Entry]:
+        """Return the machine's queue for a person, who reads own private jobs of this process in full."""
+        with self._changed:
+            entries = self._order()
+            known = {one.place.name: one for one in self._unfinished() if one.place is not None}
+        others = {name: one for name, one in known.items() if one.person != actor.person}
+        if actor.sees_all:
+            hidden: set[str] = set()
+        else:  # also what was made private after it was queued
+            hidden = self.store.for_person(actor.person, sees_all=False).hidden(
+                [name for one in others.values() for name in one.ids]
+            )
+        return [
+            one
+            if (job := known.get(one.ticket)) is None
+            else replace(one, what=PRIVATE_JOB, private=True)
+            if one.ticket in others and not actor.sees_all and (one.private or hidden & set(job.ids))
+            else replace(one, what=job.job.what, private=False)
+            for one in entries
+        ]
 
     def active(self) -> list[Status]:
         """Return the jobs that run or wait here, in order."""

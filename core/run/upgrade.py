@@ -124,13 +124,20 @@ def new_record(asked: AskedUpgrade, created_at: float) -> UpgradeRecord:
 # --- the record ---------------------------------------------------------------------------------------------
 
 
-def put(store: Store, record: UpgradeRecord) -> None:
+def put(store: Store, record: UpgradeRecord, models: Sequence[str] = ()) -> None:
     """Keep a record, in place of an earlier one of the same upgrade.
+
+    Args:
+        store: keeps it, as its person's.
+        record: to keep.
+        models: of a new one, by hash or path; if one is private, so is the upgrade.
 
     Raises:
         StoreError: it cannot be written.
     """
     path = store.artifact_path(record.id, FILE)
+    if not path.exists():
+        store.claim([record.id], models=models)
     try:
         with written_whole(path) as draft:
             draft.write_bytes(msgspec.json.encode(record))
@@ -141,7 +148,7 @@ def put(store: Store, record: UpgradeRecord) -> None:
 
 
 def upgrades(store: Store, beginning: str) -> list[UpgradeRecord]:
-    """Return the upgrades whose IDs begin with some characters; a damaged record is left out.
+    """Return the upgrades whose IDs begin with some characters; damaged and private ones are left out.
 
     Args:
         store: holds them.
@@ -153,7 +160,13 @@ def upgrades(store: Store, beginning: str) -> list[UpgradeRecord]:
             record = msgspec.json.decode(path.read_bytes(), type=UpgradeRecord)
             if record.version == VERSION:
                 found.append(_with_end(record))
-    return found
+    hidden = store.hidden([name for one in found for name in _parts(one)])
+    return [one for one in found if hidden.isdisjoint(_parts(one))]
+
+
+def _parts(record: UpgradeRecord) -> list[str]:
+    """The ids of an upgrade and of its comparisons: it is seen where all of them are."""
+    return [record.id, *(one.comparison for one in record.items)]
 
 
 def _with_end(record: UpgradeRecord) -> UpgradeRecord:

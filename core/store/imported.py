@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from core.store import audit
+from core.store.records import Visibility
 from core.store.rows import text
+from core.store.sharing import Actor
 from core.wire.errors import HOME_HINT, StoreError
 from core.wire.files import made_private, written_whole
 
@@ -43,11 +45,32 @@ class Imported:
         return f"{MARK}: {self.name}"
 
 
-class Shelf:
-    """The folder of imported files."""
+class Owners(Protocol):
+    """What the shelf asks a store: whose results these are."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    actor: Actor
+
+    def claim(self, ids: Sequence[str]) -> None:
+        """Record the store's person for new results."""
+
+    def visibility(self, ids: Sequence[str]) -> Mapping[str, Visibility]:
+        """Return whose results these are."""
+
+    def hidden(self, refs: Iterable[str]) -> set[str]:
+        """Return those that are private to others."""
+
+    def refuse_others(self, ids: Sequence[str], deed: str) -> None:
+        """Raise where one belongs to another person."""
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Remove the person of results that are gone."""
+
+
+class Shelf:
+    """The folder of imported files, as the person of a store sees it."""
+
+    def __init__(self, folder: Path, store: Owners) -> None:
+        self.folder, self._store = folder, store
 
     def put(self, found: Mapping[str, Any], *, name: str, at: float) -> Imported:
         """Store the reply of the job `import`; it replaces an earlier import of the same file.
@@ -69,7 +92,7 @@ class Shelf:
             sha256=found["sha256"],
             created_at=at,
         )
-        same = [old for old in self.all(one.kind) if old.sha256 == one.sha256]
+        same = [old for old in self._own(one.kind) if old.sha256 == one.sha256]
         path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
             made_private(self.folder)
@@ -84,13 +107,20 @@ class Shelf:
                 f"What was imported cannot be kept in `{self.folder}`: {error.strerror or error}.",
                 hint=HOME_HINT,
             ) from error
-        for old in (*same, *self.all()[MOST:]):
+        self._store.claim([one.id])
+        for old in (*same, *self._whole()[MOST:]):
             self._remove(old.id)
         audit.record("import", f"{one.kind} `{one.name}`", folder=self.folder.parent, ids=[one.id])
         return one
 
     def all(self, kind: str | None = None) -> list[Imported]:
         """Return all imports, newest first, without damaged ones."""
+        found = self._whole(kind)
+        hidden = self._store.hidden([one.id for one in found])
+        return [one for one in found if one.id not in hidden]
+
+    def _whole(self, kind: str | None = None) -> list[Imported]:
+        """All imports, also those that are private to others."""
         try:
             paths = list(self.folder.glob("*.json"))
         except OSError:
@@ -99,14 +129,21 @@ class Shelf:
         kept = [one for one in found if kind is None or one.kind == kind]
         return sorted(kept, key=lambda one: (-one.created_at, one.id))
 
+    def _own(self, kind: str) -> list[Imported]:
+        """Imports that this person may replace."""
+        found = self.all(kind)
+        known = self._store.visibility([one.id for one in found])
+        mine = ("", self._store.actor.person)  # those of earlier versions have no person
+        return [one for one in found if known.get(one.id, Visibility()).person in mine]
+
     def get(self, imported_id: str) -> Imported:
         """Return an import by its id.
 
         Raises:
-            StoreError: there is none with that id, or its file is damaged.
+            StoreError: there is none with that id, its file is damaged, or it is private to another person.
         """
         one = _read(self.folder / f"{imported_id}.json") if _ID.fullmatch(imported_id) else None
-        if one is None:
+        if one is None or self._store.hidden([one.id]):
             raise StoreError(
                 f"Nothing imported has the id `{imported_id[:40]}`.", hint="Import the file again."
             )
@@ -128,8 +165,13 @@ class Shelf:
         return found
 
     def delete(self, imported_id: str) -> None:
-        """Delete an import if it exists."""
-        if _ID.fullmatch(imported_id):
+        """Delete an import if it exists.
+
+        Raises:
+            PrivateError: somebody else made it, and this person does not see all.
+        """
+        if _ID.fullmatch(imported_id) and (self.folder / f"{imported_id}.json").exists():
+            self._store.refuse_others([imported_id], "deleted")
             self._remove(imported_id)
             audit.record("delete", "import", folder=self.folder.parent, ids=[imported_id])
 
@@ -137,6 +179,7 @@ class Shelf:
         if _ID.fullmatch(imported_id):
             for kind in ("json", "data"):
                 (self.folder / f"{imported_id}.{kind}").unlink(missing_ok=True)
+            self._store.forget([imported_id])
 
 
 def _read(path: Path) -> Imported | None:

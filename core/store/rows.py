@@ -303,3 +303,12 @@ def undamaged(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
         except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return kept
+
+
+# --- models -------------------------------------------------------------------------------------------------
+
+
+def models_of(record: Trial | Accuracy | StudyRecord) -> list[str]:
+    """Return what a record says of its model: its content hash, and in its spec file hash and path."""
+    asked = record.spec.get("model") or {}
+    return [one for one in (record.model_sha256, asked.get("sha256"), asked.get("path")) if one]

@@ -16,7 +16,7 @@ import stat
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
@@ -90,7 +90,6 @@ class Store:
         self._database = Database(self.path)
         if self.folder == home() and (words := close_home()):
             _log.warning("%s", words)
-        self.shelf = Shelf(self.folder / "imported")
         self.actor = Actor(sharing.os_user())
 
     def for_person(self, person: str, *, sees_all: bool) -> Store:
@@ -105,25 +104,43 @@ class Store:
         other.actor = Actor(person, sees_all)
         return other
 
+    @property
+    def shelf(self) -> Shelf:
+        """Imported files, as this store's person sees them."""
+        return Shelf(self.folder / "imported", self)
+
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._database.reading(None if self.actor.sees_all else self.actor.person)
 
     # --- trials -----------------------------------------------------------------------------------------
 
-    def create_trial(self, trial: Trial, *, process: str = "") -> None:
-        """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
+    def create_trial(self, trial: Trial, *, process: str = "", models: Iterable[str] = ()) -> None:
+        """Store a new trial.
+
+        Args:
+            trial: the new one.
+            process: identifies its owner process, for `interrupt_orphans`.
+            models: further models that its result will name, by hash or path.
+        """
         with self._database.writing() as db:
             put_trial(db, trial, process)
-            self._record(db, [trial.id], trial.study)
+            self._record(db, [trial.id], trial.study, models=[*rows.models_of(trial), *models])
 
-    def _record(self, db: Connection, ids: Sequence[str], *continued: str) -> None:
-        """Record this store's person for new rows; they are private if what they continue is."""
+    def _record(
+        self, db: Connection, ids: Sequence[str], *continued: str, models: Iterable[str] = ()
+    ) -> None:
+        """Record this store's person for new rows; they are private if what they continue is, or a model."""
         sharing.record(db, ids, self.actor.person, continued=continued)
+        sharing.follow_models(db, ids, models, self.actor.person)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; return False if there is no such trial (any more)."""
         if "result" not in changes:
-            return self._change(TRIALS, trial_id, changes)
+            found = self._change(TRIALS, trial_id, changes)
+            if found and (model := changes.get("model_sha256")):  # now it is known
+                with self._database.writing() as db:
+                    sharing.follow_models(db, [trial_id], [model], self.actor.person)
+            return found
         # packed before the transaction, which blocks other writers
         samples = rows.packed_samples(changes["result"])
         columns = TRIALS.columns({**changes, "result": rows.without_raw(changes["result"])})
@@ -333,6 +350,50 @@ class Store:
         with self._reading() as db:
             return sharing.found(db, ids)
 
+    def hidden(self, refs: Iterable[str]) -> set[str]:
+        """Return those of these results and models that are private to others.
+
+        Args:
+            refs: ids of results, or content hashes, file hashes or paths of models.
+        """
+        if self.actor.sees_all:
+            return set()
+        with self._reading() as db:
+            return sharing.hidden(db, refs, self.actor.person)
+
+    def claim(self, ids: Sequence[str], *, models: Iterable[str] = ()) -> None:
+        """Record this store's person for new results that are files, as for rows.
+
+        Args:
+            ids: of imports or upgrades; a known one keeps its person.
+            models: that they are about, by hash or path; if one is private, they are, too.
+        """
+        with self._database.writing() as db:
+            self._record(db, ids, models=models)
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Forget the person of deleted results that were files."""
+        with self._database.writing() as db:
+            db.execute(f"DELETE FROM visibility WHERE id {_IN}", {"ids": rows.text(list(ids))})  # noqa: S608
+
+    def refuse_others(self, ids: Sequence[str], what: str) -> None:
+        """Refuse to change results of others.
+
+        Args:
+            ids: of results.
+            what: the change: "deleted".
+
+        Raises:
+            PrivateError: this store's person did not make all of them, and does not see all.
+        """
+        with self._reading() as db:
+            sharing.refuse_others(db, ids, self.actor, what)
+
+    def private_model_names(self) -> set[str]:
+        """Return the names of all private models, whoever reads: to keep them out of texts for others."""
+        with self._database.reading() as db:
+            return sharing.private_model_names(db)
+
     def result_id(self, ref: str) -> str:
         """Return the id of a trial, comparison, search or accuracy, or the content hash of a model.
 
@@ -353,11 +414,12 @@ class Store:
         """Share results with the team or make them private, with all that belongs to them; return all ids.
 
         Args:
-            ids: of trials, comparisons, searches, accuracies or models.
-            private: True makes them private.
+            ids: of trials, comparisons, searches, accuracies, models, imports or upgrades.
+            private: True makes them private; of a model, all results of it and its variants.
 
         Raises:
-            StoreError: somebody else made one of them, and this store's person does not see all.
+            StoreError: somebody else made one of them, and this store's person does not see all; or one to be
+                shared is of a private model.
         """
         with self._database.writing() as db:
             found = sharing.share(db, ids, self.actor, private=private)
@@ -452,7 +514,9 @@ class Store:
             for trial in trials:
                 put_trial(db, trial, process)
             ids = [comparison.id, *(trial.id for trial in trials)]
-            self._record(db, ids, comparison.study, comparison.protocol.get("continues") or "")
+            models = [comparison.model_sha256, *(ref for one in trials for ref in rows.models_of(one))]
+            continued = comparison.study, comparison.protocol.get("continues") or ""
+            self._record(db, ids, *continued, models=models)
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
@@ -545,7 +609,7 @@ class Store:
         """Store an accuracy, or replace the one with its id."""
         with self._database.writing() as db:
             put(db, ACCURACIES, ACCURACIES.columns(rows.fields_of(one)), replace=True)
-            self._record(db, [one.id])
+            self._record(db, [one.id], models=rows.models_of(one))
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
         """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
@@ -575,12 +639,12 @@ class Store:
 
     # --- studies ----------------------------------------------------------------------------------------
 
-    def put_study(self, one: StudyRecord, *, process: str = "") -> None:
-        """Store a search, or replace the one with its id; `process` as for `create_trial`."""
+    def put_study(self, one: StudyRecord, *, process: str = "", models: Iterable[str] = ()) -> None:
+        """Store a search, or replace the one with its id; `process` and `models` as for `create_trial`."""
         columns = {**STUDIES.columns(rows.fields_of(one)), "process": process}
         with self._database.writing() as db:
             put(db, STUDIES, columns, replace=True)
-            self._record(db, [one.id])
+            self._record(db, [one.id], models=[*rows.models_of(one), *models])
 
     def update_study(self, study_id: str, **changes: Any) -> bool:
         """Change fields of a search; return False if there is no such search (any more)."""
@@ -644,7 +708,7 @@ class Store:
         try:
             with self._database.writing() as db:
                 added = transfer.adopt(db, found, origin)
-                sharing.record(db, [one for ids in found.ids().values() for one in ids], self.actor.person)
+                self._record(db, [one for ids in found.ids().values() for one in ids], models=found.models())
                 return added
         except Damage as damage:
             raise StoreError(
@@ -741,7 +805,8 @@ class Store:
 
         A private model becomes shared when a second person adds it.
         """
-        original = (record.details.get("variant") or {}).get("root") or ""
+        variant = record.details.get("variant") or {}
+        originals = [variant.get(name) or "" for name in ("root", "parent")]
         with self._database.writing() as db:
             known = sharing.found(db, [record.content_sha256]).get(record.content_sha256)
             # the model has overwritten any earlier one at this path
@@ -752,7 +817,7 @@ class Store:
                 private = known.private and not other
                 sharing.replace(db, record.content_sha256, Visibility(person=known.person, private=private))
             else:
-                self._record(db, [record.content_sha256], original)
+                self._record(db, [record.content_sha256], *originals)
 
     # Damaged rows of models are skipped: their files are inspected again.
 
@@ -878,6 +943,7 @@ _NO_STAGE = (
 )
 
 
+_IN = "IN (SELECT value FROM json_each(:ids))"
 _GONE = "IN (SELECT value FROM json_each(:gone))"
 # a condition that is continued; the second part lets SQLite use the index, which has no other rows
 _HAS_TRIAL = "EXISTS (SELECT 1 FROM trials AS one WHERE one.comparison = {} AND one.comparison <> ''"
@@ -958,6 +1024,9 @@ def _references_without_candidates(db: Connection, deleted: Sequence[str]) -> li
     return [row["id"] for row in db.execute(query, {"gone": rows.text(list(deleted))})]
 
 
+_BEGINNINGS = ("created_at", "started_at")
+
+
 def _interrupt(
     db: Connection,
     table: Table[Any],
@@ -971,13 +1040,14 @@ def _interrupt(
         "hint": hint,
     }
     unfinished = db.execute(
-        f"SELECT id, process, created_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
+        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
     ).fetchall()
     readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
-    gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]
-    columns = {"state": "FAIL", "error": rows.text(error), "finished_at": time.time()}
+    gone = [row for row in readable if not is_alive(row["process"], row["created_at"])]
     for one in gone:
-        update(db, table, one, columns)
+        # the clock may have been set back since: no trial ends before it starts
+        at = max(time.time(), *(one[name] for name in _BEGINNINGS if isinstance(one[name], float)), 0.0)
+        update(db, table, one["id"], {"state": "FAIL", "error": rows.text(error), "finished_at": at})
     return len(gone)
 
 

@@ -57,6 +57,11 @@ class StoredRows:
         """Return the ids of all rows by table."""
         return {table.name: [one["id"] for one in self.tables.get(table.name, [])] for table in _TABLES}
 
+    def models(self) -> set[str]:
+        """Return the content hashes of the models of all rows."""
+        found = (one.get("model_sha256") for table in _TABLES for one in self.tables.get(table.name, []))
+        return {one for one in found if isinstance(one, str) and one}
+
 
 def rows_of(db: Connection, process: str) -> StoredRows:
     """Return all trials with their raw measurements, comparisons and searches that one process stored."""

@@ -21,6 +21,7 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ _NETWORK_FILES = (
 _WRITABLE = ("/dev/null", "/proc/self/clear_refs")  # not oom_score_adj: it is the first victim of full memory
 _SOURCES = [str(Path(core.__file__).parents[1])]  # its names are read where a program imports `core`
 _GPU = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/nvidia-caps")
+
+
+@cache
+def _shared() -> frozenset[str]:
+    """What every worker reads; read once, so that processes which a fork server forks need not."""
+    private = _private()
+    return frozenset(part for one in (*_SYSTEM, *_code()) for part in _without_private(one, private))
 
 
 def _code() -> set[str]:
@@ -395,6 +403,9 @@ def enter(rules: Rules) -> None:
         )
     _use_scratch(rules["scratch"])
     there = offer()
+    if not rules["restricts_files"]:  # a fork server: what the processes that it forks would read again
+        _shared()
+        _memory_limit()
     _check(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _limit(rules)
     if there["landlock"]:
@@ -426,12 +437,15 @@ def _limit(rules: Rules) -> None:
     most_of = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": rules["files"], "RLIMIT_FSIZE": rules["file_bytes"]}
     most_of["RLIMIT_NPROC"] = _MOST_THREADS
     if _has_bounded_memory(rules):
-        most_of["RLIMIT_DATA"] = memory_limit()
+        most_of["RLIMIT_DATA"] = _memory_limit()
     for name, most in most_of.items():
         number = getattr(resource, name)
         now = resource.getrlimit(number)
         soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
         resource.setrlimit(number, (soft, hard))
+
+
+_memory_limit = cache(memory_limit)
 
 
 def _has_bounded_memory(rules: Rules) -> bool:
@@ -458,9 +472,7 @@ def _landlock(rules: Rules, version: int) -> None:
 
 
 def _allow(ruleset: int, rules: Rules, handled: int) -> None:
-    private = _private()
-    shared = {part for one in (*_SYSTEM, *_code()) for part in _without_private(one, private)}
-    reads: list[Iterable[str]] = [shared, _FILES, rules["read"]]
+    reads: list[Iterable[str]] = [_shared(), _FILES, rules["read"]]
     if rules["network"]:
         reads.append(_NETWORK_FILES)
     writes: list[Iterable[str]] = [_WRITABLE, rules["write"], filter(None, [rules["scratch"]])]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from core.api.session import Job, Scheduler
+from core.api.session import Entry, Job, Scheduler, Status
 from core.store import Actor
 from core.wire.errors import SpecError
+
+LIVE = "live"  # kind of the live preview
 
 
 class PersonalScheduler:
@@ -18,6 +21,24 @@ class PersonalScheduler:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._scheduler, name)
+
+    def status(self, job_id: str) -> Status | None:
+        """Return the status of a job; None also for one that is private to another person."""
+        return self._seen(self._scheduler.status(job_id))
+
+    def active(self) -> list[Status]:
+        """Return the jobs that run or wait here, in order, without those that are private to others."""
+        return [one for status in self._scheduler.active() if (one := self._seen(status)) is not None]
+
+    def _seen(self, status: Status | None) -> Status | None:
+        if status is None or not self._scheduler.is_hidden(status.id, self._actor):
+            return status
+        # the live preview is one job for all, and each page finds its own estimate in it
+        return replace(status, what="live preview") if status.kind == LIVE else None
+
+    def line(self) -> list[Entry]:
+        """Return the machine's queue as this person may read it; see `Scheduler.line`."""
+        return self._scheduler.line(self._actor)
 
     def submit(self, job: Job) -> str:
         """Queue a job of this person; see `Scheduler.submit`."""

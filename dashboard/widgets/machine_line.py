@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import partial
 
 import streamlit as st
 
 from core.api.session import Entry, Status
+from core.store import Actor
 from core.wire.errors import TunerError
 from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
@@ -44,7 +46,10 @@ def _queue() -> None:
     followed = session_jobs.own_job()
     own = followed[0].id if followed is not None else ""
     ask_s = OWN_REFRESH_S if session_jobs.is_busy() else REFRESH_S
-    show = partial(live_view.watch, f"queue-{own}", partial(_event, own), ask_s=ask_s, rerun=False)
+    actor = state.present_actor() or state.store().actor
+    reader = hashlib.sha256(actor.person.encode()).hexdigest()[:16]  # each reads it with the private jobs
+    name = f"queue-{own}-{reader}{'-all' * actor.sees_all}"
+    show = partial(live_view.watch, name, partial(_event, own, actor), ask_s=ask_s, rerun=False)
     if followed is not None:
         _, page, query = followed
         show(key="queue.own")
@@ -52,11 +57,15 @@ def _queue() -> None:
     show(key="queue.others", part="more")
 
 
-def _event(own: str) -> Event:
-    """Return the machine's queue as an event, for the session that started `own`; empty: none."""
-    mine = session_jobs.status(own) if own else None
-    entries = [one for one in state.queue().entries() if mine is None or not _is_own_entry(one, mine)]
-    return live_events.of_queue(mine, entries, state.scheduler().active())
+def _event(own: str, actor: Actor) -> Event:
+    """Return the machine's queue as an event for a person, in the session that started `own`; empty: none.
+
+    The thread that builds it has no session, so it is told who reads.
+    """
+    scheduler = state.scheduler_for(actor)
+    mine = scheduler.status(own) if own else None
+    entries = [one for one in scheduler.line() if mine is None or not _is_own_entry(one, mine)]
+    return live_events.of_queue(mine, entries, scheduler.active())
 
 
 def _is_own_entry(entry: Entry, own: Status) -> bool:

@@ -11,13 +11,16 @@ from core.store import Visibility
 from core.wire.errors import TunerError
 from dashboard import messages, state
 
+WITH_COMPARISON = "Its comparison or search goes with it."
 
-def button(ids: Sequence[str], *, key: str) -> None:
+
+def button(ids: Sequence[str], *, key: str, more: str = WITH_COMPARISON) -> None:
     """Draw the button that shares results or makes them private, for their person and for admins.
 
     Args:
-        ids: of trials, comparisons, searches, accuracies or models.
+        ids: of trials, comparisons, searches, accuracies, models or imports.
         key: of the button.
+        more: what goes with it, in one sentence; empty: nothing.
     """
     if state.present_actor() is None or not ids:
         return
@@ -30,7 +33,7 @@ def button(ids: Sequence[str], *, key: str) -> None:
         icon=":material/group:" if private else ":material/lock:",
         on_click=_share,
         args=(list(ids), not private),
-        **unless_of_others(ids, f"{about} Its comparison or search goes with it."),
+        **unless_of_others(ids, f"{about} {more}".rstrip()),
     )
 
 

@@ -244,4 +244,4 @@ def test_documents_are_read_once_and_without_raw_measurements() -> None:
     assert again is not None
     assert again.answers[0].document is read
     assert answers.latest("20260101-ffffffff") is None
-    assert [one.id for one in answers.listed()] == [kept.id]
+    assert [one.id for one in answers.listed(Store())] == [kept.id]

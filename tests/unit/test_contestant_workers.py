@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +23,13 @@ from core.wire.channel import BrokenChannel
 from core.wire.errors import Cancelled, ModelError, SpecError, WorkerError
 from core.wire.runtime import OWN
 from tests import raw_comparisons
+
+
+def log_file(text: bytes = b"") -> Any:
+    """Return an open log of a worker."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the worker closes it
+    file.write(text)
+    return file
 
 
 class Far:
@@ -159,7 +166,7 @@ class TestEnds:
 
     def test_a_worker_that_cannot_be_ended_is_closed_all_the_same(self) -> None:
         ours, theirs = socket.socketpair()
-        log = io.BytesIO()
+        log = log_file()
         owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda self, worker: 1 / 0})()
         worker = Worker(owner, "one", 17, ours, log)
         with theirs:
@@ -177,7 +184,7 @@ class TestEnds:
             (),
             {"cancel": threading.Event(), "end": lambda *_: None, "exit_status": lambda *_: 3},
         )()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO(b"out of luck\n"))
+        worker = Worker(owner, "one", 17, ours, log_file(b"out of luck\n"))
         theirs.close()
         with pytest.raises(WorkerError, match=r"`one`.* 3 .*`block`"):
             worker.ask(wire.BLOCK, {}, timeout_s=5.0)
@@ -205,7 +212,7 @@ class TestEnds:
         owner: Any = type(
             "Owner", (), {"cancel": threading.Event(), "end": lambda _, one: ended.append(one)}
         )()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        worker = Worker(owner, "one", 17, ours, log_file())
         with theirs:
             theirs.sendall(reply + b"\n")
             with pytest.raises(WorkerError, match=words):
@@ -216,7 +223,7 @@ class TestEnds:
     def test_an_error_that_it_reports_leaves_it_alive(self) -> None:
         ours, theirs = socket.socketpair()
         owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda *_: None})()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        worker = Worker(owner, "one", 17, ours, log_file())
         with theirs:
             theirs.sendall(b'{"id": 1, "error": {"type": "ModelError", "message": "No.", "hint": ""}}\n')
             with pytest.raises(ModelError, match=r"No\."):

@@ -80,7 +80,7 @@ def live_estimates(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LiveEstimat
         monkeypatch.setattr(live, "time", one.clock)
         monkeypatch.setattr(live, "MOST_S", 1000.0)
         monkeypatch.setattr(live, "start_loaded", one.start)
-        monkeypatch.setattr(live._Live, "_entry", lambda self, spec, label: SimpleNamespace(label=label))
+        monkeypatch.setattr(live._Live, "_entry", lambda self, *given: SimpleNamespace(label=given[-1]))
         return one
 
     return make

@@ -12,7 +12,19 @@ from core.store.imported import Shelf
 from core.wire.errors import SpecError
 from dashboard import guarded
 
-WRITING = ("create_", "delete", "mark", "pin_", "prune", "put", "remove_", "share", "update_")
+WRITING = (
+    "claim",
+    "create_",
+    "delete",
+    "forget",
+    "mark",
+    "pin_",
+    "prune",
+    "put",
+    "remove_",
+    "share",
+    "update_",
+)
 LOOKING = {"marks", "put_info"}  # the facts of a shown model are kept
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from core.run.best_point import rank_points
+from core.show.escapes import md_plain
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -28,7 +29,6 @@ from core.show.report.subjects import (
 from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, sweeps
 from core.show.sheets.trials import ITSELF, measured
-from core.show.table import md_plain
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store

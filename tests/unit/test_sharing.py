@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.store import Accuracy, ModelRecord, Query, Store, StudyRecord, Visibility, database, sharing
 from core.store.database import KEYS
+from core.store.transfer import Origin
 from core.wire.errors import MissingError, StoreError
 
 ANNA, BEN, ADMIN = "anna@example.org", "ben@example.org", "admin@example.org"
@@ -227,7 +229,8 @@ def test_results_of_earlier_versions_are_shared_and_admins_alone_delete_them(tmp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:7])
         patch.setattr(database, "SCHEMA", 7)
-        patch.setattr(sharing, "record", lambda *_, **__: None)
+        for name in ("record", "follow_models"):
+            patch.setattr(sharing, name, lambda *_, **__: None)
         Store(path).create_trial(trial("t1"))
     store = Store(path)
     ben = store.for_person(BEN, sees_all=False)
@@ -275,3 +278,155 @@ def test_machine_time_is_added_per_person_and_old_times_are_dropped(store: Store
     store.add_machine_time(BEN, began=40 * 86_400.0 + 30, seconds=1.0)
     assert store.machine_time(0.0) == {ANNA: 15.0, BEN: 1.0}
     assert store.machine_time(40 * 86_400.0 + 10) == {ANNA: 5.0, BEN: 1.0}
+
+
+# --- private models -----------------------------------------------------------------------------------------
+
+
+SECRET = "5" * 64
+
+
+def of_secret(name: str, **changes: Any) -> Trial:
+    return trial(name, model_name="secret", model_sha256=SECRET, **changes)
+
+
+def accuracy(name: str, **changes: Any) -> Accuracy:
+    facts: dict[str, Any] = {
+        "id": name.ljust(12, "0"),
+        "key": "k",
+        "model_sha256": SECRET,
+        "model_name": "secret",
+        "spec": {},
+        "dataset": {},
+        "reply": {},
+        "scores_path": "",
+        "created_at": 1.0,
+        "fingerprint": "f",
+    }
+    return Accuracy(**(facts | changes))
+
+
+@pytest.fixture
+def secret(anna: Store) -> str:
+    anna.put_model(model("5", "secret", sha256="6" * 64))
+    anna.share([SECRET], private=True)
+    return SECRET
+
+
+WAYS = {
+    "content hash": {"model_sha256": SECRET},
+    "file hash in the spec": {"model_sha256": "", "spec": {"model": {"path": "x.onnx", "sha256": "6" * 64}}},
+    "path in the spec": {"model_sha256": "", "spec": {"model": {"path": "/secret.onnx"}}},
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_every_new_result_of_a_private_model_is_private(
+    anna: Store, ben: Store, secret: str, way: dict[str, Any]
+) -> None:
+    anna.create_trial(trial("t1", **way))
+    pair = [trial("t2", **way, comparison="c1".ljust(12, "0")), trial("t3", comparison="c1".ljust(12, "0"))]
+    anna.create_comparison(comparison("c1", pair), pair)
+    anna.put_accuracy(accuracy("a1", **({"spec": {}} | way)))
+    anna.put_study(replace(study("s1"), **way))
+    assert len(names(anna)) == 3
+    assert names(ben) == ben.comparisons() == ben.accuracies() == ben.studies() == []
+    assert ben.model_names() == []
+    assert ben.hidden([trial("t1").id, "unknown", SECRET, "6" * 64, "/secret.onnx", "/other.onnx"]) == {
+        trial("t1").id,
+        SECRET,
+        "6" * 64,
+        "/secret.onnx",
+    }
+
+
+def test_a_result_is_private_once_its_model_is_known(anna: Store, ben: Store, secret: str) -> None:
+    one = [trial(name, model_sha256="", comparison="c1".ljust(12, "0")) for name in ("t1", "t2")]
+    anna.create_comparison(comparison("c1", one, model_sha256=""), one)
+    assert len(names(ben)) == 2  # no library knows `m.onnx` yet
+    anna.update_trial(one[0].id, model_sha256=SECRET, model_name="secret")
+    assert names(ben) == ben.comparisons() == []
+    assert len(names(anna)) == 2
+
+
+def test_further_models_of_a_load_test_and_a_search_count(anna: Store, ben: Store, secret: str) -> None:
+    anna.create_trial(trial("t1", kind="load"), models=["/secret.onnx"])
+    anna.put_study(study("s1"), models=["6" * 64])
+    assert ben.trials(kind="load") == ben.studies() == []
+    shared = [trial("t2", study=study("s2").id, comparison="c2".ljust(12, "0"))]
+    anna.put_study(study("s2"))
+    anna.create_comparison(comparison("c2", shared, study=study("s2").id), shared)
+    assert len(ben.studies()) == 1
+    later = [of_secret("t3", study=study("s2").id, comparison="c3".ljust(12, "0"))]
+    anna.create_comparison(comparison("c3", later, study=study("s2").id), later)  # it evaluates the variant
+    assert names(ben) == ben.studies() == []
+
+
+def test_a_model_that_becomes_private_takes_all_its_results_and_variants(anna: Store, ben: Store) -> None:
+    anna.put_model(model("5", "secret", sha256="6" * 64))
+    variant = {"variant": {"root": SECRET, "parent": SECRET}}
+    anna.put_model(model("7", "secret int8", details=variant))
+    anna.put_model(model("8", "int8 of int8", details={"variant": {"root": "9" * 64, "parent": "7" * 64}}))
+    anna.create_trial(of_secret("t1"))
+    pair = [of_secret("t2", comparison="c1".ljust(12, "0")), trial("t3", comparison="c1".ljust(12, "0"))]
+    anna.create_comparison(comparison("c1", pair), pair)
+    anna.create_trial(trial("t4", model_sha256="7" * 64))
+    anna.create_trial(trial("t5", model_sha256="", spec={"model": {"path": "x", "sha256": "6" * 64}}))
+    anna.create_trial(trial("t6", kind="load", result={"load": {"labels": [f"of {'6' * 64}"]}}))
+    anna.put_accuracy(accuracy("a1"))
+    anna.put_study(replace(study("s1"), model_sha256=SECRET))
+    ben.create_trial(of_secret("b1"))
+    ben.create_trial(trial("b2"))
+    anna.share([SECRET], private=True)
+    assert sorted(names(ben)) == ["b1", "b2"]  # his own stays his
+    assert sorted(names(anna)) == ["b2", "t1", "t2", "t3", "t4", "t5", "t6"]
+    assert ben.models() == ben.accuracies() == ben.studies() == ben.comparisons() == []
+    assert ben.trials(kind="load") == []
+    assert names(anna.for_person("carl", sees_all=False)) == ["b2"]
+    assert ben.private_model_names() == {"secret", "secret int8", "int8 of int8"}
+
+
+def test_no_result_is_shared_before_its_model(anna: Store, ben: Store, secret: str) -> None:
+    variant = model("7", "secret int8", details={"variant": {"root": SECRET, "parent": SECRET}})
+    anna.put_model(variant)
+    pair = [of_secret("t1", comparison="c1".ljust(12, "0")), trial("t2", comparison="c1".ljust(12, "0"))]
+    anna.create_comparison(comparison("c1", pair), pair)
+    anna.put_accuracy(accuracy("a1"))
+    for one in (pair[1].id, comparison("c1", pair).id, accuracy("a1").id, variant.content_sha256):
+        with pytest.raises(StoreError, match="`secret` is private") as caught:
+            anna.share([one])
+        assert "Share the model first" in caught.value.hint
+    assert names(ben) == ben.models() == []
+    anna.share([SECRET])
+    assert [one.name for one in ben.models()] == ["secret"]
+    assert names(ben) == []  # the model alone
+    anna.share([pair[1].id])
+    assert sorted(names(ben)) == ["t1", "t2"]
+
+
+def test_rows_of_a_fleet_follow_their_model(tmp_path: Path, anna: Store, ben: Store, secret: str) -> None:
+    other = Store(tmp_path / "host" / "ortune.db")
+    other.create_trial(of_secret("t1"), process="host/1/1.0")
+    anna.adopt(other.rows_of("host/1/1.0"), Origin(owner="fleet host h"))
+    assert names(anna) == ["t1"]
+    assert names(ben) == []
+
+
+def test_imports_have_a_person_and_are_shared_or_private(anna: Store, ben: Store, store: Store) -> None:
+    profile = {"profile": {"x": 1}, "summary": None, "format": "f", "sha256": "a" * 64}
+    hers = anna.shelf.put(profile, name="secret.json", at=1.0)
+    assert [one.name for one in ben.shelf.all()] == ["secret.json"]
+    with pytest.raises(StoreError, match=ANNA):
+        ben.shelf.delete(hers.id)
+    his = ben.shelf.put(profile, name="his.json", at=2.0)  # the same file, and hers stays
+    assert {one.id for one in anna.shelf.all()} == {hers.id, his.id}
+    anna.share([hers.id], private=True)
+    assert [one.id for one in ben.shelf.all()] == [his.id]
+    for read in (ben.shelf.get, ben.shelf.data):
+        with pytest.raises(StoreError, match="has the id"):
+            read(hers.id)
+    for one in (anna, store):
+        assert one.shelf.data(hers.id) == {"x": 1}
+    anna.shelf.delete(hers.id)
+    assert [one.id for one in anna.shelf.all()] == [his.id]
+    assert store.visibility([hers.id]) == {}

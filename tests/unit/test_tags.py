@@ -184,7 +184,8 @@ def test_store_of_the_format_before_tags_is_migrated_with_all_its_trials(tmp_pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:6])
         patch.setattr(database, "SCHEMA", 6)
-        patch.setattr(sharing, "record", lambda *_, **__: None)  # that version had no persons
+        for later in ("record", "follow_models"):  # that version had no persons
+            patch.setattr(sharing, later, lambda *_, **__: None)
         old = Store(path)
         for number in (1, 2):
             old.create_trial(trial(number))

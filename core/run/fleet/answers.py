@@ -55,14 +55,28 @@ def summary_of(run: FleetRun, store: Store) -> Summary:
 # --- reading many runs quickly ------------------------------------------------------------------------------
 
 
-def listed() -> list[FleetRun]:
-    """Return all runs without documents, newest first; a run that has ended is read once."""
+def listed(store: Store) -> list[FleetRun]:
+    """Return all runs without documents, newest first; a run that has ended is read once.
+
+    A run is as private as its models and the rows that its hosts sent.
+
+    Args:
+        store: of the person who reads; runs with what is hidden from this person are left out.
+    """
     try:
         names = [one.name for one in folders.runs().iterdir()]
     except OSError:
         return []
     found = [one for name in names if (one := _listed(name)) is not None]
+    hidden = store.hidden([ref for one in found for ref in _refs(one)])
+    found = [one for one in found if hidden.isdisjoint(_refs(one))]
     return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def _refs(run: FleetRun) -> list[str]:
+    """Models and rows that a run names."""
+    models = [ref for one in run.questions for ref in (one.model.sha256, one.model.path) if ref]
+    return [*models, *(name for one in run.answers for ids in one.rows.values() for name in ids)]
 
 
 def _listed(run_id: str) -> FleetRun | None:

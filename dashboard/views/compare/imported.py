@@ -12,7 +12,7 @@ from core.show.sheets import imported as sheets
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import format, messages, state
-from dashboard.widgets import tables, uploads
+from dashboard.widgets import sharing, tables, uploads
 
 OPEN = "compare.elsewhere.open"
 CHOSEN = "compare.elsewhere.chosen"
@@ -76,20 +76,25 @@ def _remove(imports: list[Imported]) -> None:
     }
 
     def remove() -> None:
-        state.store().shelf.delete(str(st.session_state[CHOSEN]))
+        try:
+            state.store().shelf.delete(str(st.session_state[CHOSEN]))
+        except TunerError as error:
+            messages.keep_error(error)
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.selectbox(
-            "Remove",
+        one = st.selectbox(
+            "Import",
             list(labels),
             key=CHOSEN,
             format_func=lambda one: labels.get(one, str(one)),
-            help="Forgets the import. Results measured here are kept.",
+            help="To remove, or to share. Results measured here are kept.",
         )
+        chosen = [] if one is None else [one]
         st.button(
             "Remove import",
             key="compare.import.remove",
             icon=":material/delete:",
             on_click=remove,
-            **state.unless_closed(),
+            **sharing.unless_of_others(chosen, ""),
         )
+        sharing.button(chosen, key="compare.import.share", more="")

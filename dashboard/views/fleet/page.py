@@ -13,6 +13,7 @@ from core.show import fleet_text
 from core.show.report.subjects import AboutFleet
 from core.show.sheets.fleet import hosts_table
 from core.show.words import counted
+from core.store import Actor
 from core.wire.errors import MissingError, StoreError
 from dashboard import format, messages, state
 from dashboard.shown_result import ShownResult
@@ -31,7 +32,7 @@ def page() -> None:
         record = controls.model_picker()
     with bar.action:
         asking.draw(record, SHOWN.show)
-    found = listed()
+    found = listed(state.store())
     run = _shown(found)
     messages.show_kept_error()
     with bar.choice:
@@ -46,7 +47,7 @@ def page() -> None:
     if run is None:
         first_use.draw()
         return
-    summary = _summary(run.id, _version(run))
+    summary = _summary(run.id, _version(run), state.store().actor)
     if summary is None:
         messages.report(StoreError(f"The fleet run `{run.id}` cannot be read.", hint="Start it again."))
         return
@@ -84,8 +85,8 @@ def _version(run: FleetRun) -> tuple[str, ...]:
 
 
 @st.cache_resource(show_spinner="Reading the answers…", max_entries=4)
-def _summary(run_id: str, version: tuple[str, ...]) -> Summary | None:
-    """Return what a run says; computed again when an answer comes in."""
+def _summary(run_id: str, version: tuple[str, ...], reader: Actor) -> Summary | None:
+    """Return what a run says to a person; computed again when an answer comes in."""
     run = latest(run_id)
     return None if run is None else summary_of(run, state.store())
 

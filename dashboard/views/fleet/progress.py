@@ -51,7 +51,7 @@ def event(run_id: str, phase: str, drawn: int) -> Event:
         phase: that the page has drawn.
         drawn: number of answers that the page has drawn.
     """
-    run = next((one for one in listed() if one.id == run_id), None)
+    run = next((one for one in listed(state.store()) if one.id == run_id), None)
     if run is None or run.state != "RUNNING" or run.phase != phase:
         return live_events.ENDED
     ended, count = _ended(run), len(run.answers)

@@ -105,7 +105,11 @@ def _detail(record: ModelRecord | None) -> None:
                 help="Opens Search with this model.",
             ):
                 _use(record, "search")
-            sharing.button([record.content_sha256], key="models.share")
+            sharing.button(
+                [record.content_sha256],
+                key="models.share",
+                more="Its variants and results become private, too; they are shared one by one.",
+            )
             if st.button(
                 "Delete",
                 key="models.delete",
@@ -127,7 +131,7 @@ def _use(record: ModelRecord, page: str) -> None:
 @st.dialog("Delete the model?", icon=":material/delete:")
 def _confirm(record: ModelRecord) -> None:
     own = Path(record.path).is_relative_to(home())
-    what = "Its files are deleted." if own else f"The file stays where it is: `{record.path}`."
+    what = "Its files are deleted." if own else f"The file stays where it is: {format.code(record.path)}."
     st.markdown(
         f"**{format.plain(record.name)}** is removed from the library. {what} Its trials stay in the history."
     )

@@ -27,6 +27,7 @@ from dashboard.widgets import (
     live_view,
     page_frame,
     past_results,
+    sharing,
     uploads,
 )
 
@@ -290,7 +291,11 @@ def _more() -> DeltaGenerator:
 
 def _remove(one: Imported) -> None:
     def remove() -> None:
-        state.store().shelf.delete(one.id)
+        try:
+            state.store().shelf.delete(one.id)
+        except TunerError as error:
+            messages.keep_error(error)
+            return
         st.session_state[SHOWN] = None
         url_state.put(IMPORTED_PARAM, None)
 
@@ -299,8 +304,9 @@ def _remove(one: Imported) -> None:
         key="profile.import.remove",
         icon=":material/delete:",
         on_click=remove,
-        **state.unless_closed("Forgets the file. Results measured here are kept."),
+        **sharing.unless_of_others([one.id], "Forgets the file. Results measured here are kept."),
     )
+    sharing.button([one.id], key="profile.import.share", more="")
 
 
 def _offer(labels: Mapping[str, str]) -> None:
