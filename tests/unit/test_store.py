@@ -650,7 +650,7 @@ def test_really_full_file_system_is_named(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "ortune-test", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", "size=800k", "ortune-test", str(folder)],
         capture_output=True,
         check=False,
     )
