@@ -63,7 +63,7 @@ docs-serve: $(VENV)/.dev ## Show the site of docs/ while it is written
 	@$(BIN)/zensical serve
 
 # Fast tests first; each part prints its time, and the end names the slowest tests of all parts. Integration tests
-# wait a quarter of their time for processes, polls and blocks: on two cores a third process uses that time.
+# also wait, for processes, polls and blocks of fixed length: on two cores a third process uses that time.
 PART = $(BIN)/pytest -m "not slow" --junitxml=.pytest_cache/$@-
 
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
