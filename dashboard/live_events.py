@@ -17,7 +17,7 @@ from core.api.sweeping import Measured
 from core.evidence.comparison import Comparison
 from core.evidence.evaluations import best_text
 from core.show import interim
-from core.show.words import start_words
+from core.show.words import ANOTHER_PERSON, start_words
 from core.spec.space import changes_words
 from dashboard import format
 from dashboard.charts import compare_charts, live_charts
@@ -302,7 +302,6 @@ _OWN: Mapping[str, Line] = {
 }
 
 
-ANOTHER_PERSON = "another person"  # of a private job, to others
 MOST_ENTRIES = 8  # jobs of others that the sidebar lists
 
 

@@ -13,6 +13,7 @@ from core.api.session import OnProgress, Session, default_session, result_of
 from core.evidence.noise_check import evaluate
 from core.evidence.roofline import peaks_of
 from core.process.job_worker import run_job
+from core.process.machine_queue import MachineQueue
 from core.run.job_types import peaks as peaks_job
 from core.run.job_types import self_test as self_test_job
 from core.show import documents, frames
@@ -22,18 +23,18 @@ from core.wire.provenance import facts_in_words
 
 
 def machine() -> Result[wire.Environment]:
-    """Return the facts of this machine and which providers load on it; a worker reads them.
+    """Return the facts of this machine, which providers load on it, and its queue; a worker reads the facts.
 
     Raises:
         WorkerError: the worker crashed or hung.
     """
-    found = run_job(wire.ENVIRONMENT, {})
+    found, queue = run_job(wire.ENVIRONMENT, {}), MachineQueue().entries()
     return Result(
         kind="machine",
         id=found["fingerprint"],
         read=lambda: found,
-        document=lambda one: one,
-        content=models_and_machines.machine,
+        document=lambda one: documents.machine(one, queue),
+        content=lambda one: models_and_machines.machine(one, queue),
         says=_summary,
     )
 

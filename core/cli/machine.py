@@ -1,4 +1,4 @@
-"""The command `machine`: machine facts, the self-test and the peak speed."""
+"""The command `machine`: machine facts and the queue, the self-test and the peak speed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def machine(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show this machine and which providers load on it, or measure its noise or peak speed.
+    """Show this machine, which providers load on it and who waits for it, or measure its noise or peak speed.
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the self-test is rejected (grade F) · 130 Ctrl-C.
     """

@@ -214,10 +214,15 @@ def _start(command: list[str], environment: Mapping[str, str], *, umask: int) ->
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
     except OSError as error:
-        raise WorkerError(
-            f"The worker process could not be started: {error.strerror or error}.",
-            hint="Free memory or processes on this machine and try again.",
-        ) from error
+        raise not_started(error) from error
+
+
+def not_started(error: OSError) -> WorkerError:
+    """Return the error of a worker that the system, which lacks memory or descriptors, did not start."""
+    return WorkerError(
+        f"The worker process could not be started: {error.strerror or error}.",
+        hint="Free memory or processes on this machine, or raise its limits (`ulimit`), and try again.",
+    )
 
 
 def _cancelled(job: str) -> Cancelled:

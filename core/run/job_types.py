@@ -27,6 +27,7 @@ from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RawComparison
 from core.process.job_worker import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
+from core.run.durations import planned_s
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.load import perform_load
 from core.run.preparation import resolve_trial, with_pinned_runtimes
@@ -317,6 +318,7 @@ def load(
         specs=[one.spec for one in configurations],
         trials=(trial,),
         wait_quiet_s=wait_quiet_s,
+        predicted_s=planned_s(load, len(configurations)),
     )
 
 

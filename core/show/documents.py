@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.fleet.fleet_types import FleetRun, HostRecord
 from core.evidence.fleet.summary import Section, Summary
@@ -24,6 +25,7 @@ from core.evidence.profile_sentence import sentence
 from core.evidence.roofline import peaks_of
 from core.evidence.upgrade import UpgradeRecord, UpgradeRow, intervals_text
 from core.evidence.upgrade import headline as upgrade_headline
+from core.process.machine_queue import Entry
 from core.run.accuracy import summary
 from core.run.best_point import SweepRanking
 from core.run.explanation import Pair
@@ -37,7 +39,7 @@ from core.run.sizes import Size
 from core.run.sweep import Measured, Point, join
 from core.run.variants import creation_check, precision_of_model, variant_of
 from core.show import fleet_text
-from core.show.output_types import Limit
+from core.show.output_types import Limit, MachineDocument, QueuedJobDocument
 from core.show.report import Report
 from core.show.sheets import sweeps
 from core.show.sheets.variants import Verdicts
@@ -491,3 +493,21 @@ def noise_check(result: Mapping[str, Any]) -> dict[str, Any]:
 def peaks(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return measured peak rates with the raw times."""
     return {**COMPLETE, **reply, "peaks": peaks_of(reply)}
+
+
+def machine(facts: wire.Environment, queue: Sequence[Entry]) -> MachineDocument:
+    """Return facts of this machine and its queue; of a private job only its place and times."""
+    jobs: list[QueuedJobDocument] = [
+        {
+            "running": one.running,
+            "place": one.place,
+            "what": one.what,
+            "private": one.private,
+            "person": None if one.private else one.person or None,
+            "owner": None if one.private else one.owner,
+            "since": one.since,
+            "starts_in_s": one.starts_in_s,
+        }
+        for one in queue
+    ]
+    return {**facts, "queue": jobs}

@@ -961,6 +961,25 @@ class FleetExportDocument(TypedDict):
 # --- the machine and the store --------------------------------------------------------------------------
 
 
+class QueuedJobDocument(TypedDict):
+    """A job in the queue of this machine, which all its users and servers share."""
+
+    running: bool  # it has the machine
+    place: int  # jobs ahead of it
+    what: str  # the job, in one line of text
+    private: bool  # `what` does not tell the job, and `person` and `owner` are null
+    person: str | None  # who started it; null: the owner itself
+    owner: str | None  # process that submitted it
+    since: float  # time of its start, or of its arrival, seconds since the epoch
+    starts_in_s: float | None  # of a waiting job, predicted if no other job arrives; null: unknown
+
+
+class MachineDocument(wire.Environment):
+    """Facts of this machine, and its queue."""
+
+    queue: list[QueuedJobDocument]  # in order, the running job first
+
+
 class SelfTestDocument(SelfTestResult):
     """An A/A test of this machine, and whether it passes the noise check."""
 
@@ -1074,7 +1093,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "runtimes list": RuntimesDocument,
     "runtimes check": RuntimeCheck,
     "runtimes remove": RuntimeRemovedDocument,
-    "machine": wire.Environment,
+    "machine": MachineDocument,
     "machine --self-test": SelfTestDocument,
     "machine --peaks": PeaksDocument,
     "profile --import": ImportDocument,

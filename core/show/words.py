@@ -67,6 +67,9 @@ def state_words(one: HasEnding) -> str:
     return STATE_WORDS.get(one.state, one.state.lower())
 
 
+ANOTHER_PERSON = "another person"  # of a private job, to others
+
+
 def start_words(starts_in_s: float | None, *, basis: bool = True) -> str:
     """Return when a queued job starts: "starts in about 3 min, predicted from earlier runs".
 

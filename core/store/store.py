@@ -562,6 +562,12 @@ class Store:
         with self._reading() as db:
             return rows.undamaged(select(db, COMPARISONS, wanted, limit, where, **bound), COMPARISONS.read)
 
+    def comparison_studies(self) -> list[str]:
+        """Return the studies that have comparisons: sweeps, scorecards and searches."""
+        query = "SELECT DISTINCT study FROM comparisons WHERE study <> ''"
+        with self._reading() as db:
+            return [str(row["study"]) for row in db.execute(query) if rows.is_text(row["study"])]
+
     def trials_of(self, comparison_id: str) -> list[Trial]:
         """Return the trials of a comparison in the order of its configurations, without raw measurements.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.api.session import WAITING_IDLE, Status
+from core.api.session import PRIVATE_JOB, WAITING_IDLE, Status
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.show import interim
@@ -110,7 +110,8 @@ def waiting_text(status: Status, what: str) -> str:
         return f"Waiting for an idle machine: {status.text}"
     if not status.holder and status.place <= 0:
         return "Waiting for a turn on this machine"
-    who = f"{status.holder} uses the machine" if status.holder else "The machine is in use"
+    holder = status.holder.capitalize() if status.holder == PRIVATE_JOB else status.holder
+    who = f"{holder} uses the machine" if holder else "The machine is in use"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
     return f"{who}; {turn}; {start_words(status.starts_in_s, basis=False)}."
 

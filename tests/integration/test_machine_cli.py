@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.process.machine_queue import MachineQueue
 from core.store import STORE_NAME, Store
 from core.wire.variables import SANDBOX
 from core.worker import sandbox
@@ -69,3 +70,34 @@ def test_a_self_test_for_people_ends_with_what_each_precision_needs(cli: Command
     assert done.err == ""
     for word in ("grade", "details", "publish"):
         assert word in done.out
+
+
+def test_the_queue_is_told_and_private_jobs_without_person_and_name(cli: CommandLine) -> None:
+    assert cli.run("machine", "--json").document["queue"] == []
+    queue = MachineQueue(cli.queue)
+    places = [
+        queue.enter("dashboard of x", "measure m", person="anna", predicted_s=300.0),
+        queue.enter("dashboard of x", "measure zzsecret", person="ben", private=True),
+        queue.enter("command line of y", "export n"),
+    ]
+    try:
+        assert queue.take(places) is places[0]
+        found = cli.run("machine", "--json").document["queue"]
+        text = cli.run("machine").out
+    finally:
+        for one in places:
+            queue.leave(one)
+    assert [(one["running"], one["place"]) for one in found] == [(True, 0), (False, 1), (False, 2)]
+    by_what = {one["what"]: one for one in found}
+    assert by_what.keys() == {"measure m", "a private job", "export n"}
+    assert (by_what["measure m"]["person"], by_what["measure m"]["starts_in_s"]) == ("anna", None)
+    hidden = by_what["a private job"]
+    assert (hidden["private"], hidden["person"], hidden["owner"]) == (True, None, None)
+    assert by_what["export n"]["owner"] == "command line of y"
+    second, third = found[1:]
+    assert 0 < second["starts_in_s"] <= 300.0
+    assert third["starts_in_s"] is None  # how long the one before it takes is not known
+    for word in ("running", "place 1", "another person", "start unknown", "starts in about", "(predicted)"):
+        assert word in text
+    assert "zzsecret" not in text
+    assert "ben" not in text.split()

@@ -210,7 +210,9 @@ class TestEnds:
         ours, theirs = socket.socketpair()
         ended: list[Worker] = []
         owner: Any = type(
-            "Owner", (), {"cancel": threading.Event(), "end": lambda _, one: ended.append(one)}
+            "Owner",
+            (),
+            {"cancel": threading.Event(), "paused_s": 0.0, "end": lambda _, one: ended.append(one)},
         )()
         worker = Worker(owner, "one", 17, ours, log_file())
         with theirs:
@@ -297,3 +299,18 @@ def test_a_runtime_that_does_not_exist_leaves_nothing_open(
     with Workers(threading.Event()) as workers, pytest.raises(SpecError, match="gone"):
         workers.start("one", runtime="gone")
     gc.collect()  # a leak is a warning, which fails the test
+
+
+@pytest.mark.parametrize("refused", ["TemporaryFile", "socketpair"])
+def test_a_system_without_descriptors_is_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    library = module.tempfile if refused == "TemporaryFile" else module.socket
+    with Workers(threading.Event()) as workers:
+        monkeypatch.setattr(library, refused, refuse)
+        with pytest.raises(WorkerError, match=r"could not be started: Too many open files\.") as caught:
+            workers.start("one")
+    assert "ulimit" in caught.value.hint

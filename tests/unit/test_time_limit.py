@@ -20,6 +20,7 @@ def test_a_stop_of_a_minute_counts_as_one_look(monkeypatch: pytest.MonkeyPatch) 
     assert left_s == pytest.approx(30.0 - 12.5)
     clock.now += 60.0
     assert limit.left_s() == pytest.approx(30.0 - 12.5 - MOST_LOOK_S)
+    assert limit.paused_s == pytest.approx(60.0)
     for _ in range(140):
         clock.now += 0.125
         left_s = limit.left_s()

@@ -241,3 +241,23 @@ def test_a_presentation_of_it_withholds_the_page_contents(
         assert place.withheld is private
         assert (place.values, place.query) == (told_before if private else now, {})
         assert ("private" in str(presenting._count(token))) is private
+
+
+def test_the_page_machine_shows_the_queue_as_its_reader_may_see_it(
+    open_page: Open, log_in: Log, secret: Private
+) -> None:
+    def rows() -> list[list[str]]:
+        found = next(one.value for one in open_page("machine").dataframe if "Job" in one.value)
+        return [list(map(str, row)) for row in found.itertuples(index=False)]
+
+    with state.queue().turn("a test", "holds the machine"):
+        job = state.scheduler().submit(jobs(secret)[0])
+        hers = rows()
+        log_in(BEN)
+        his = rows()
+        state._scheduler().cancel(job)
+    assert hers[0][:2] == his[0][:2] == ["running", "holds the machine"]
+    assert hers[1][1:3] == [f"measure {NAME}", ANNA.id]
+    assert his[1][0] == hers[1][0] == "place 1"
+    assert his[1][1:3] == ["a private job", "another person"]
+    assert "unknown" in his[1][4]

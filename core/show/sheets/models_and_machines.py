@@ -7,11 +7,12 @@ from typing import Any
 
 from core import wire
 from core.evidence.noise_check import NoiseCheckResult
-from core.show.format import short
+from core.process.machine_queue import Entry
+from core.show.format import minute, short
 from core.show.sheets import Fact, Part, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Table, tabulate
-from core.show.words import counted
+from core.show.words import ANOTHER_PERSON, counted, start_words
 from core.store import ModelRecord
 from core.wire import sandbox
 from core.wire.provenance import facts_in_words, thread_advice
@@ -132,8 +133,8 @@ def _batch(info: wire.ModelInfo) -> str:
 # --- machine ------------------------------------------------------------------------------------------------
 
 
-def machine(facts: wire.Environment) -> Sheet:
-    """Return the sheet of the machine, with the providers that load on it."""
+def machine(facts: wire.Environment, queue: Sequence[Entry]) -> Sheet:
+    """Return the sheet of the machine, with the providers that load on it and its queue."""
     advice = thread_advice(facts)
     return Sheet(
         "",
@@ -142,7 +143,23 @@ def machine(facts: wire.Environment) -> Sheet:
             *([Fact("advice", advice, "orange")] if advice else []),
             Fact("fingerprint", facts["fingerprint"]),
             *_providers(facts),
+            *([queue_table(queue)] if queue else [Fact("queue", "empty")]),
         ],
+    )
+
+
+def queue_table(queue: Sequence[Entry]) -> Table:
+    """Return the table of the machine's queue: the running job, and the others in their order."""
+    return tabulate(
+        queue,
+        (Column("queue", tells=True), lambda one: "running" if one.running else f"place {one.place}"),
+        (Column("job", most=60), lambda one: one.what),
+        (Column("by"), lambda one: ANOTHER_PERSON if one.private else one.person or one.owner),
+        (Column("since"), lambda one: minute(one.since)),
+        (
+            Column("start"),
+            lambda one: DASH if one.running else start_words(one.starts_in_s, basis=False),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from core import wire
 from core.api.machine import self_test_job
 from core.api.session import Status
 from core.evidence.noise_check import evaluate
+from core.show.sheets import models_and_machines
 from core.store import audit
 from core.wire.errors import StoreError, TunerError
 from dashboard import format, messages, session_jobs, state
@@ -42,6 +43,7 @@ def page() -> None:
         peaks.button("machine", again=found is not None, primary=False)
     newest = _noise_check(fingerprint, running)
     _peaks(found)
+    _queue()
     st.markdown("#### System")
     machine_facts.system(environment)
     st.markdown("#### Execution providers")
@@ -51,6 +53,18 @@ def page() -> None:
         upgrades.draw()
     _people()
     _details(environment, newest, found)
+
+
+def _queue() -> None:
+    """Draw the queue of the machine, as the person of this session may read it; nothing while it is empty."""
+    actor = state.present_actor() or state.store().actor
+    if queue := state.scheduler_for(actor).line():
+        st.markdown("#### Queue")
+        tables.draw(
+            models_and_machines.queue_table(queue),
+            key="machine.queue",
+            alt="Jobs that use or wait for this machine, in order, with predicted starts",
+        )
 
 
 def _people() -> None:
