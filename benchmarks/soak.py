@@ -46,6 +46,8 @@ BLOCKS = 10
 FOLLOWERS = 2
 LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
 PASSING = ("processes", "temporary folders")  # of a job
+ALONE_S = 60.0  # of a single visitor, before
+TELL_S = 300.0  # between two lines of progress
 SETTLE_S = 60.0  # for what ends after the last visitor has gone
 
 
@@ -124,9 +126,9 @@ async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outc
     """Load a server, and return what was seen after the first part."""
     found = Outcome()
     store = Store(home / STORE_NAME)
-    await visitors.read(url, time.monotonic() + 1, 0, Seen())  # what the server reads once
-    for offset in range(0, len(visitors.SHOWN), visitors.PAGES_PER_SESSION):
-        await visitors.read(url, time.monotonic() + 1, offset, found.alone)
+    await visitors.read(url, time.monotonic() + 1, 0, Seen(), look_s=0)  # what the server reads once
+    alone_s = min(ALONE_S, load.seconds / 10)
+    await visitors.read(url, time.monotonic() + alone_s, 0, found.alone, look_s=0)
     before = sample(server, home)
     seen = found.loaded
     async with visitors.chromium(seen) as browser, asyncio.TaskGroup() as group:
@@ -154,10 +156,22 @@ async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load,
     await asyncio.sleep(min(load.warm_s, load.seconds / 2))
     began = time.monotonic()
     every_s = min(10.0, (until - began) / (3 * BLOCKS))
+    told_s, pages = 0.0, len(found.loaded.took)
     while time.monotonic() < until:
         found.samples.append(await asyncio.to_thread(sample, server, home))
         found.seconds = time.monotonic() - began
+        if found.seconds >= told_s + TELL_S:
+            print(_progress(found, found.loaded.took[pages:]), file=sys.stderr, flush=True)
+            told_s, pages = found.seconds, len(found.loaded.took)
         await asyncio.sleep(every_s)
+
+
+def _progress(found: Outcome, took: Sequence[float]) -> str:
+    """Describe the last minutes in a line; `took`: seconds of their pages."""
+    last, seen = found.samples[-1], found.loaded
+    held = ", ".join(f"{name} {value:,.0f}" for name, value in last.items())
+    pages = f"{len(took)} pages, p95 {p95(took):.2f} s" if took else "no page"
+    return f"{found.seconds / 60:.0f} min: {pages}; {held}; {seen.jobs} jobs, {len(seen.failed)} errors"
 
 
 def errors(home: Path) -> list[str]:

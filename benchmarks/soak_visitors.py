@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -29,7 +30,9 @@ from tests.e2e.conftest import ARGUMENTS, HOW_TO_GET_IT, PATIENCE_MS, _executabl
 SHOWN = ("", "compare", "search", "sweep", "profile", "graph", "models", "history", "machine", "explain")
 PRESENTED = ("history", "machine", "compare", "profile")
 PAGES_PER_SESSION = 5
-THINK_S = 1.0  # between two pages of one visitor
+LOOK_S = 10.0  # for which a visitor looks at a page, in the mean; exponential
+PRESENT_S = 15.0  # for which a presenter stays on a page
+UPLOAD_S = 60.0  # between two uploads
 PAGE_S = 120.0  # a page that is not drawn by then is an error
 JOB_S = 300.0  # so is a job that has not ended
 BUDGET_S = 15  # of a comparison, which includes the start of its processes
@@ -134,9 +137,19 @@ async def record_errors(name: str, work: Awaitable[None], seen: Seen) -> None:
         seen.failed.append(f"The visitor `{name}` ended early: {type(error).__name__}: {first}")
 
 
-async def read(url: str, until: float, offset: int, seen: Seen) -> None:
+async def pause(seconds: float, until: float) -> None:
+    """Wait, but not beyond a time."""
+    await asyncio.sleep(max(min(seconds, until - time.monotonic()), 0.0))
+
+
+async def read(url: str, until: float, offset: int, seen: Seen, look_s: float = LOOK_S) -> None:
     """Open sessions, and pages in each, until a time; the first page of every visitor is another one."""
+
+    async def look() -> None:
+        await pause(random.expovariate(1 / look_s) if look_s else 0.0, until)
+
     number = offset
+    await look()  # so that visitors do not all come at once
     while time.monotonic() < until:
         async with visit(url) as socket:
             one = Visit(socket)
@@ -145,7 +158,7 @@ async def read(url: str, until: float, offset: int, seen: Seen) -> None:
                 number += 1
                 seen.failed += one.failed
                 one.failed.clear()
-                await asyncio.sleep(THINK_S)
+                await look()
 
 
 async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -> None:
@@ -231,7 +244,7 @@ async def present(url: str, browser: Browser, until: float, followers: int, seen
                 await one.draw(name)
                 await asyncio.gather(*(_shows(page, PAGES[name].title) for page in pages))
                 seen.followed += followers
-                await asyncio.sleep(THINK_S)
+                await pause(PRESENT_S, until)
             seen.failed += one.failed
 
 
@@ -258,4 +271,4 @@ async def upload(url: str, browser: Browser, until: float, model: Path, store: S
         left = [one.name for one in await asyncio.to_thread(store.models) if one.name == file.stem]
         seen.failed += [f"The model `{name}` is still in the library." for name in left]
         seen.uploads += not left
-        await asyncio.sleep(THINK_S)
+        await pause(UPLOAD_S, until)

@@ -89,6 +89,6 @@ def notify_added(record: ModelRecord, new: bool) -> None:
 
 
 def show_notice() -> None:
-    """Show the text of `notify`, if any."""
+    """Show the text of `notify`, if any; names in it stay literal."""
     if text := st.session_state.pop(NOTICE, None):
-        st.toast(text, icon=":material/check_circle:")
+        st.toast(plain(text), icon=":material/check_circle:")

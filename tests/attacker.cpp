@@ -275,14 +275,37 @@ static void kernel() {
 }
 
 static int spin(void*) { for (;;) pause(); }
-static void threads() {
+static void threads(long most) {
   static char stack[1 << 16];
-  for (long made = 0;; ++made) {  // on one stack: they only sleep
+  for (long made = 0; made < most; ++made) {  // on one stack: they only sleep
     if (clone(spin, stack + sizeof stack, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, nullptr) < 0) {
       tell("threads", -1);
       return;
     }
   }
+  tell("threads", 0);
+}
+
+// a process of a session of its own, whose parent has ended; it tells its number
+static void leave() {
+  int pipes[2];
+  if (pipe(pipes) < 0) { tell("left", -1); return; }
+  long pid = syscall(SYS_fork);
+  if (pid < 0) { tell("left", -1); return; }
+  if (pid == 0) {
+    setsid();
+    long last = syscall(SYS_fork);
+    if (last != 0) _exit(0);
+    pid_t own = getpid();
+    if (write(pipes[1], &own, sizeof own) < 0) _exit(1);
+    for (int descriptor = 0; descriptor < 100; ++descriptor) close(descriptor);
+    sleep(600);
+    _exit(0);
+  }
+  pid_t left = 0;
+  waitpid(pid, nullptr, 0);
+  if (read(pipes[0], &left, sizeof left) < 0) left = 0;
+  tell("left", "0:" + std::to_string(left));
 }
 
 static void memory() {
@@ -293,25 +316,50 @@ static void memory() {
   }
 }
 
-static void disk(bool many) {
+enum Files { LARGE, MANY, HIDDEN };
+static void disk(Files kind, long most) {
   static char data[1 << 20];
   memset(data, 'x', sizeof data);
-  for (int number = 0;; ++number) {
-    int one = open(scratch(("f" + std::to_string(number)).c_str()).c_str(), O_CREAT | O_WRONLY, 0600);
+  for (long number = 0; number < most; ++number) {
+    string path = scratch(("f" + std::to_string(number)).c_str());
+    int one = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
     if (one < 0) { tell("open", -1); return; }
-    for (;;) {
-      if (write(one, data, many ? 1 : sizeof data) < 0) { tell("write", -1); break; }
-      if (many) break;
+    if (kind == HIDDEN) unlink(path.c_str());
+    for (long size = 0;;) {
+      long written = write(one, data, kind == MANY ? 1 : sizeof data);
+      if (written < 0) { tell("write", -1); if (kind != MANY) return; break; }
+      size += written;
+      if (kind == MANY || size >= 8 << 20) break;
     }
-    close(one);
+    if (kind != HIDDEN) close(one);
   }
+  tell("disk", 0);
 }
 
-static void log_without_end() {
-  string line(1 << 16, 'x');
+// folders in folders, and names that are no text
+static void nest(long depth) {
+  int here = open(scratch("").c_str(), O_RDONLY | O_DIRECTORY);
+  for (long made = 0; made < depth; ++made) {
+    if (mkdirat(here, "\xff\n\x1b[2J", 0700) < 0) { tell("mkdir", -1); return; }
+    int inner = openat(here, "\xff\n\x1b[2J", O_RDONLY | O_DIRECTORY);
+    if (inner < 0) { tell("openat", -1); return; }
+    close(here);
+    here = inner;
+  }
+  close(openat(here, "\xfe", O_CREAT | O_WRONLY, 0600));
+  tell("nest", 0);
+}
+
+static void log_without_end(long mebibytes) {
+  string line(1 << 20, 'x');
   signal(SIGXFSZ, SIG_IGN);
-  while (write(2, line.data(), line.size()) > 0) {}
-  for (;;) pause();
+  for (long sent = 0; sent < mebibytes; ++sent)
+    for (size_t at = 0; at < line.size();) {
+      long size = write(2, line.data() + at, line.size() - at);
+      if (size < 0) { tell("log", -1); return; }
+      at += size;
+    }
+  tell("log", 0);
 }
 
 static void flood(const string& message) {
@@ -320,11 +368,24 @@ static void flood(const string& message) {
   for (int i = 0; i < 2048; ++i) say(many);
 }
 
+// their second argument is how many seconds the worker stays afterwards
+static bool attempts_that_last() {
+  for (const char* one : {"threads", "large", "many", "hidden", "nest"}) if (name == one) return true;
+  return false;
+}
+
+static void stay(const string& seconds) { sleep(atoi(seconds.c_str())); }
+
 static void on_run() {
   static bool done = false;
-  if (done || name != "forge_run") return;
+  if (done) return;
   done = true;
-  say(arguments[0] + "\n");
+  if (name == "forge_run") say(arguments[0] + "\n");
+  if (name == "log") {  // what is written while a session is made is cut by the worker
+    log_without_end(atol(arguments[0].c_str()));
+    stay(arguments[1]);
+    finish();
+  }
 }
 
 static void attack(const void* info) {
@@ -341,22 +402,25 @@ static void attack(const void* info) {
   }
   name = arguments[0];
   arguments.erase(arguments.begin());
-  if (name == "none" || name == "forge_run") return;
+  if (name == "none" || name == "forge_run" || name == "log") return;
   if (name == "read") read_secret(arguments[0]);
   if (name == "write") write_outside(arguments[0]);
   if (name == "network") network(arguments);
   if (name == "processes") processes();
   if (name == "others") other_processes(arguments);
   if (name == "kernel") kernel();
-  if (name == "threads") threads();
+  if (name == "threads") threads(atol(arguments[0].c_str()));
+  if (name == "leave") leave();
   if (name == "memory") memory();
-  if (name == "disk") disk(false);
-  if (name == "inodes") disk(true);
-  if (name == "log") log_without_end();
+  if (name == "large") disk(LARGE, atol(arguments[0].c_str()));
+  if (name == "many") disk(MANY, atol(arguments[0].c_str()));
+  if (name == "hidden") disk(HIDDEN, atol(arguments[0].c_str()));
+  if (name == "nest") nest(atol(arguments[0].c_str()));
   if (name == "exit") { string last = "\x1b[2J\x1b[31mattack: the end\n"; if (write(2, last.data(), last.size())) _exit(7); }
   if (name == "escape") report = "\\u001b]0;owned\\u0007\\u001b[2J\\u001b[31mattack: \\u202e <script>alert(1)</script> [red]x[/red]";
   if (name == "forge") { say(arguments[0] + "\n"); return; }
   if (name == "flood") flood(arguments[0] + "\n");
+  if (arguments.size() == 2 && attempts_that_last()) stay(arguments[1]);
   if (name == "endless") { string line(1 << 20, '['); for (int i = 0; i < 2048; ++i) say(line); }
   finish();
 }

@@ -19,7 +19,7 @@ settings.load_profile("no absolute times")
 os.environ.pop("COLUMNS", None)  # xdist sets it in its workers; text would be as wide as its own terminal
 
 with pytest.MonkeyPatch.context() as patch:
-    # Two processes test at a time: the threads that numpy starts else would wait for each other, busily.
+    # Several processes test at a time: the threads that numpy starts else would wait for each other, busily.
     patch.setenv("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("numpy")
 

@@ -74,6 +74,7 @@ class _Later:
     command: list[str]
     environment: Mapping[str, str]
     umask: int
+    pid: int = 0  # there is nothing to look at yet
     process: subprocess.Popen[bytes] | None = None
 
 
@@ -92,7 +93,7 @@ class _Here:
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
 
-    def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> Any:
+    def answer(self, cancel: threading.Event | None, timeout_s: float) -> Any:
         return run(self.job, self.payload, on_progress=self.on_progress)
 
 

@@ -52,6 +52,17 @@ def attacker(path: Path, *attempts: str) -> Path:
     return _model(path, "Attack", "test.ops", TensorProto.FLOAT, ["batch", 4], attempts="\n".join(attempts))
 
 
+def attacker_after_product(path: Path, *attempts: str) -> Path:
+    """The same behind a product with weights, which can be quantized."""
+    weights = numpy_helper.from_array(np.eye(4, dtype=np.float32), "weights")
+    nodes = [
+        helper.make_node("MatMul", ["x", "weights"], ["between"], name="product"),
+        helper.make_node("Attack", ["between"], ["y"], domain="test.ops", attempts="\n".join(attempts)),
+    ]
+    ends = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4])] for name in ("x", "y"))
+    return _written(path, helper.make_graph(nodes, "g", *ends, initializer=[weights]), "test.ops")
+
+
 def upper(path: Path) -> Path:
     """A model of an operator of onnxruntime-extensions, text in and out."""
     return _model(path, "StringUpper", "ai.onnx.contrib", TensorProto.STRING, ["batch"])

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from core.wire.files import ROOT
 
-START_S = 120.0
+START_S = 240.0  # a machine with much else to do
 LOG = "server.log"  # in the home of a server: what it said
 
 # Headers that ask for a WebSocket.
@@ -36,26 +36,37 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(home: Path, *options: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start `python -m dashboard` on a port, by default a free one; yield its address and its process."""
+def serving(
+    home: Path, *options: str, port: int = 0, log: Path | None = None, prefix: Sequence[str] = ()
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start `python -m dashboard` on a port, by default a free one; yield its address and its process.
+
+    Args:
+        home: of the server.
+        options: of the command.
+        port: 0: a free one.
+        log: file for what it says; None: `LOG` in its home.
+        prefix: command that starts it.
+    """
     port = port or free_port()
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
-    log = (home / LOG).open("wb")
+    log = log or home / LOG
+    output = log.open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-m", "dashboard", "--port", str(port), *options],
+        [*prefix, sys.executable, "-X", "faulthandler", "-m", "dashboard", "--port", str(port), *options],
         cwd=ROOT,
         env=environment,
-        stdout=log,
+        stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        _await(url, server, home / LOG)
+        _await(url, server, log)
         yield url, server
     finally:
         end(server)
-        log.close()
+        output.close()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -81,12 +92,22 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"The server did not start:\n{log.read_text()[-3000:]}")
 
 
-def ask(url: str, path: str = "/", *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+def ask(
+    url: str,
+    path: str = "/",
+    *,
+    method: str = "GET",
+    body: str | None = None,
+    timeout_s: float = 60,
+    **headers: str,
+) -> http.client.HTTPResponse:
     """Send a request to a server, with any headers; `_` in their names means `-`."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout_s)
     named = {name.replace("_", "-"): text for name, text in headers.items()}
-    connection.request(method, path, headers=named)
-    answer = connection.getresponse()
-    answer.read()
-    connection.close()
+    try:
+        connection.request(method, path, body, headers=named)
+        answer = connection.getresponse()
+        answer.read()
+    finally:
+        connection.close()
     return answer

@@ -94,6 +94,7 @@ class Worker:
     alive: bool = True
     weather: float = 0.0  # of its last block, in deviations of the noise
     timeout_s: float = math.inf  # of the last request
+    paused_s: float = 0.0  # of the last request
     model: Model = field(init=False)
     number: int = field(init=False)  # of the processes of its configuration
     own: float = field(init=False)  # seconds of a run
@@ -230,6 +231,7 @@ class Workers:
     started: dict[str, int]  # processes of each configuration so far, by label
     cancel: threading.Event
     pids: set[int] = field(default_factory=set)
+    paused_s: float = 0.0
 
     def __enter__(self) -> Workers:
         return self

@@ -32,3 +32,13 @@ def small_disk(options: str = "size=2m") -> Iterator[Path]:
         unmount = ["umount", str(folder)]
         wait_until(lambda: subprocess.run(unmount, capture_output=True, check=False).returncode == 0)
         folder.rmdir()
+
+
+def fill(folder: Path) -> Path:
+    """Fill the file system of a folder to its last byte, and return the file that does."""
+    path = folder / "filler"
+    for size in (1 << 20, 4096, 1):
+        with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(size)):
+                pass
+    return path

@@ -11,9 +11,11 @@ import psutil
 WAIT_S = 120.0
 
 
-def wait_until(condition: Callable[[], Any], what: str = "It never came to that.") -> None:
-    """Wait until a condition holds; fail with `what` where it never does."""
-    deadline = time.monotonic() + WAIT_S
+def wait_until(
+    condition: Callable[[], Any], what: str = "It never came to that.", *, most_s: float = WAIT_S
+) -> None:
+    """Wait until a condition holds; fail with `what` where it does not within `most_s`."""
+    deadline = time.monotonic() + most_s
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

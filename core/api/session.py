@@ -40,7 +40,7 @@ from core.wire.errors import SpecError, WorkerError, error_from_record
 if TYPE_CHECKING:
     from core.api.results import Result
 
-POLL_S = 0.1
+POLL_S = 0.1  # between two reports of progress; the end of a job ends the wait
 CANCEL_S = 20.0  # a cancelled job ends within two seconds; a store on a slow disk may take longer
 
 OnProgress = Callable[[Status], None]
@@ -144,12 +144,12 @@ class Session:
                     scheduler.cancel(submitted)
                 if report is not None:
                     report(status)
-                time.sleep(POLL_S)
+                scheduler.await_end(submitted, POLL_S)
         except BaseException:
             scheduler.cancel(submitted)
             until = time.monotonic() + CANCEL_S
             while _status(scheduler, submitted).state not in FINISHED and time.monotonic() < until:
-                time.sleep(POLL_S)
+                scheduler.await_end(submitted, POLL_S)
             raise
         return status
 

@@ -186,7 +186,8 @@ COMMANDS = {
     "machine": Command(
         "machine",
         "machine",
-        "Show this machine and which providers load on it, or measure its noise or peak speed.",
+        "Show this machine, which providers load on it and who waits for it, or measure its noise or peak "
+        "speed.",
         workers=True,
     ),
     "runtimes": Command(

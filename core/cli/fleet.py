@@ -28,6 +28,7 @@ from core.spec.text_values import seconds
 from core.store import Store
 from core.wire import variables
 from core.wire.errors import SpecError
+from core.wire.units import visible
 
 FLEET = "Fleet"
 
@@ -188,7 +189,7 @@ def host(
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(visible(text), err=True)
 
 
 @app.command("hosts", cls=Grouped)
@@ -425,7 +426,7 @@ def logs(
 ) -> None:
     """Show the log of a host's last question in a fleet run."""
     text = fleet.logs(run, host)
-    print_lines(text.splitlines() or ["The log is empty."])
+    print_lines([*map(visible, text.splitlines())] or ["The log is empty."])  # written by the host
 
 
 __all__: Sequence[str] = ["app", "exit_code_of"]

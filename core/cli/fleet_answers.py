@@ -25,6 +25,7 @@ from core.spec.per_machine import pick as picked
 from core.store import Store, audit
 from core.wire.access import expert_allowed
 from core.wire.errors import MissingError, SpecError, unwritable
+from core.wire.units import visible
 
 RunRef = Annotated[
     str | None,
@@ -113,7 +114,7 @@ def export(
             if one.missing
             else f"Wrote {folder / one.name}."
         )
-        typer.echo(words, err=True)
+        typer.echo(visible(words), err=True)
     audit.record("export", "configurations of a fleet run", file=folder.name, ids=[found.run.id])
     if json_:
         kept = [{"file": one.name, "host": one.host, "missing": one.missing} for one in made]
@@ -139,7 +140,7 @@ def pick(
     spec, why = picked(
         text, fingerprint=machine["fingerprint"], cpu=machine["cpu"]["model"], expert=expert_allowed()
     )
-    typer.echo(f"Chosen by {why}.", err=True)
+    typer.echo(visible(f"Chosen by {why}."), err=True)
     written = yaml_from_spec(spec)
     if output is None:
         typer.echo(written, nl=False)

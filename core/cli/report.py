@@ -17,11 +17,13 @@ from typing import Annotated, Literal
 import typer
 
 from core.api.session import clean_up
+from core.cli.keys import Trust
 from core.cli.output import Json, check_output_path, print_json, write_text
 from core.show import documents
 from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
+from core.show.report.signed import section
 from core.show.report.subjects import find
 from core.store import Store, audit
 from core.store.recorded import words_of
@@ -71,19 +73,31 @@ def report(
         ),
     ] = None,
     currency: Annotated[str, typer.Option(help="Currency of --price-per-hour.", metavar="NAME")] = "USD",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file or bundle of this result, whose signature and digests the report states. "
+            "Default: the bundle in the store, if there is one.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = None,
     json_: Json = False,
 ) -> None:
     """Write a stored result as one self-contained HTML file, or as Markdown.
 
-    It holds the verdict, plots, the machine, the method, warnings and the YAML. The file loads nothing from
-    the network.
+    It holds the verdict, plots, the machine, the method, warnings, the state of the signature and the YAML.
+    The file loads nothing from the network.
     """
     price = None if price_per_hour is None else Price(per_hour=_amount(price_per_hour), currency=currency)
     if output is not None:
         check_output_path(output)
     store = Store()
     clean_up(store)
-    said = compose(find(store, refs), store, price=price, recorded=words_of(store.folder))
+    about = find(store, refs)
+    signature = section(about, store, file=file, trust_file=trust)
+    said = compose(about, store, price=price, recorded=words_of(store.folder), signature=signature)
     text = ""
     if format_ == "md":
         text = markdown(said)
@@ -92,7 +106,7 @@ def report(
     else:
         output = output or Path(f"report-{_stem(said)}.html")
         check_output_path(output)
-        _html(refs, output, price)
+        _html(refs, output, price, file, trust)
     audit.record(
         "export", "report", folder=store.folder, file="" if output is None else output.name, ids=refs
     )
@@ -115,7 +129,7 @@ def write_report(refs: list[str], output: Path) -> None:
         store = Store()
         write_text(output, markdown(compose(find(store, refs), store, recorded=words_of(store.folder))))
     else:
-        _html(refs, output, None)
+        _html(refs, output)
     audit.record("export", "report", file=output.name, ids=refs)
     typer.echo(f"Wrote {output}.", err=True)
 
@@ -136,10 +150,20 @@ def _stem(said: Report) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", said.id).strip("-")[:40] or "result"
 
 
-def _html(refs: list[str], output: Path, price: Price | None) -> None:
+def _html(
+    refs: list[str],
+    output: Path,
+    price: Price | None = None,
+    file: Path | None = None,
+    trust: Path | None = None,
+) -> None:
     """Run `dashboard.report` to write the file; errors of the result itself were reported before."""
     priced = [] if price is None else ["--price-per-hour", repr(price.per_hour), "--currency", price.currency]
-    command = [sys.executable, "-m", "dashboard.report", *priced, "--output", str(output.absolute()), "--"]
+    paths = {"--output": output, "--file": file, "--trust": trust}
+    named = [
+        word for name, path in paths.items() if path is not None for word in (name, str(path.absolute()))
+    ]
+    command = [sys.executable, "-m", "dashboard.report", *priced, *named, "--"]
     path = os.pathsep.join(one for one in (str(ROOT), os.environ.get("PYTHONPATH")) if one)
     try:
         done = subprocess.run(

@@ -15,6 +15,7 @@ from core.cli.output import EXIT_FAILED, Json, Quiet, Wide, print_json, print_li
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.watch import Progress, started
 from core.wire.errors import SpecError
+from core.wire.units import visible
 
 app = typer.Typer(
     cls=Group,
@@ -129,7 +130,7 @@ def remove(
     if json_:
         print_json(result.to_dict())
     else:
-        print_lines([result.verdict])
+        print_lines([visible(result.verdict)])
 
 
 def _ask(name: str) -> None:

@@ -39,7 +39,7 @@ FLAGS = {
     "slow_core": "the core speed was unusual",
     "frequency": "the clock frequency was lower than usual",
     "major_faults": "it waited for the disk",
-    "suspended": "the machine was suspended",
+    "suspended": "the machine or ORTune was suspended",
     "gpu_clock": "the GPU clock was throttled",
 }
 CAUSES = frozenset({"foreign_load", "throttled", "gpu_shared"})  # steal has its own rule: it is rarely 0
@@ -78,7 +78,7 @@ WINDOW_S = 0.5  # blocks of 20 ms are judged together, because counters move in 
 def discard_reason(counters: Counters) -> str:
     """Return the reason to discard a block, by its counters alone, never by its latency; empty: keep it."""
     if counters["suspended_s"] > SUSPENDED_S:
-        return f"the machine was suspended for {counters['suspended_s']:.1f} s"
+        return f"the machine or ORTune was suspended for {counters['suspended_s']:.1f} s"
     return _slow_gpu(counters)
 
 

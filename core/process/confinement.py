@@ -102,6 +102,9 @@ PLANS: Mapping[str, Any] = {
     wire.COMPARE_OUTPUTS: wire.OutputsPlan,
 }
 
+_ON_CPU = frozenset(
+    f"{name}ExecutionProvider" for name in ("CPU", "Dnnl", "Xnnpack", "ACL")
+)  # those that need no device; unknown ones may
 DRAFT = ".draft-"  # of the folders that workers write outputs into, beside the targets
 
 
@@ -115,10 +118,12 @@ class Confined:
     payload: dict[str, Any]
     drafts: dict[Path, Path]  # folder that the worker writes into -> target
     scratch: str  # its folder for temporary files
+    processes: bool  # whether it may start processes
 
-    def check_space(self) -> None:
-        """Raise where the worker fills a disk, see `worker_output.check_space`."""
-        worker_output.check_space([self.scratch, *map(str, self.drafts)])
+    @property
+    def folders(self) -> list[str]:
+        """The folders that were made for this worker alone."""
+        return [self.scratch, *map(str, self.drafts)]
 
     def publish(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Move the outputs to their targets, and return the reply with the targets' paths.
@@ -156,7 +161,7 @@ def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locat
         drafts = {draft: target for draft, target in found.drafts}
         if not sandbox.is_off():
             sent = {**sent, sandbox.KEY: found.rules(folder)}
-        yield Confined(sent, drafts, folder)
+        yield Confined(sent, drafts, folder, found.processes)
 
 
 def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,7 +345,7 @@ def nested_plan(hint: Any) -> Any:
 
 def _add_session(session: Mapping[str, Any], found: _Found) -> None:
     providers = session["providers"]
-    found.gpu |= any(one["name"] != "CPUExecutionProvider" for one in providers)
+    found.gpu |= any(one["name"] not in _ON_CPU for one in providers)
     named = named_paths(
         session["config_entries"],
         session["run_config_entries"],
@@ -384,6 +389,7 @@ def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
     found.processes = payload.get("source") == "tensorflow"  # its converter is a program
     if payload.get("source") == "torchvision" and payload.get("pretrained"):
         found.network = True
+        found.reads += filter(None, map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
         found.writes.append(_made(Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")))
 
 

@@ -36,12 +36,15 @@ from core.process.job_worker import (
     crash_error,
     external_locations,
     last_words,
+    not_started,
     shortened,
     worker_command,
     worker_environment,
 )
 from core.process.reply_checks import check_times, checked_reply
-from core.process.worker_output import check_space, take
+from core.process.time_limit import TimeLimit
+from core.process.worker_output import take
+from core.process.worker_watch import Watch
 from core.wire import Reply, sandbox
 from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import TMPDIR_HINT, Cancelled, TunerError, WorkerError
@@ -67,6 +70,7 @@ class _WorkerChannel:
     def __init__(self, end: socket.socket, cancel: threading.Event) -> None:
         self.socket = end
         self.cancel = cancel
+        self.paused_s = 0.0  # in which this process was stopped while it waited for the last reply
         self.channel_state = RequestChannel()
         self._readable = select.poll()  # `select` refuses descriptors from 1024 on, which a server reaches
         self._readable.register(end, select.POLLIN)
@@ -87,13 +91,14 @@ class _WorkerChannel:
             Broken: the other side is gone, or sent an invalid message.
             TunerError: the error that it replied with.
         """
-        deadline = time.monotonic() + timeout_s
+        limit = TimeLimit(timeout_s)
+        self.paused_s = 0.0
         while (reply := self.channel_state.reply()) is None:
             if self.cancel.is_set():
                 raise Cancelled(
                     "The comparison was cancelled.", hint="Start it again when you want its result."
                 )
-            left = deadline - time.monotonic()
+            left = limit.left_s()
             if left <= 0:
                 raise TimeoutError
             on_tick()
@@ -102,6 +107,8 @@ class _WorkerChannel:
                     self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
                 except ConnectionResetError:
                     self.channel_state.receive_bytes(b"")
+        limit.left_s()
+        self.paused_s = limit.paused_s
         return reply
 
 
@@ -126,6 +133,7 @@ class Worker:
         self._line = _WorkerChannel(end, owner.cancel)
         self._stderr = stderr
         self._frozen = False
+        self._watch = Watch(pid, [str(self.folder or "")], log=self._log_bytes)
         self.alive = True
 
     def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
@@ -141,7 +149,7 @@ class Worker:
         began = time.monotonic()
         self._line.send(command, arguments)
         try:
-            reply = self._line.receive(timeout_s, self._check_space)
+            reply = self._line.receive(timeout_s, self._look)
         except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
@@ -150,6 +158,7 @@ class Worker:
                 f"The worker of `{self.label}` did not finish `{command}` within {timeout_s:.0f} s.",
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
+        self._owner.paused_s += self.paused_s
         try:
             found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
             check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
@@ -160,9 +169,14 @@ class Worker:
             take(Path(arguments["path"]), target)
         return cast(Reply, marked(found)) if command == wire.LOAD else found
 
-    def _check_space(self) -> None:
+    @property
+    def paused_s(self) -> float:
+        """Seconds in which ORTune was stopped during the last command, and perhaps the worker with it."""
+        return self._line.paused_s
+
+    def _look(self) -> None:
         try:
-            check_space([str(self.folder or "")])
+            self._watch.look()
         except WorkerError:
             self.kill()
             raise
@@ -172,6 +186,7 @@ class Worker:
         if command == wire.LOAD and not sandbox.is_off():
             locations = partial(external_locations, cancel=self._owner.cancel)
             rules = contestant_rules(arguments, str(self.folder or ""), locations, self._writes)
+            self._watch.processes = rules["processes"]
             return {**arguments, sandbox.KEY: rules}, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
             if self.folder is None:
@@ -194,6 +209,9 @@ class Worker:
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
             hint="Check the installation with `ortune machine`.",
         )
+
+    def _log_bytes(self) -> int:
+        return os.fstat(self._stderr.fileno()).st_size
 
     def _stderr_tail(self) -> bytes:
         size = self._stderr.seek(0, os.SEEK_END)
@@ -296,6 +314,7 @@ class Workers:
             fork_server: shared fork server, which outlives the workers; None: a fork server of their own.
         """
         self.cancel = cancel
+        self.paused_s = 0.0  # in which this process was stopped while it waited for a reply
         self.pids: set[int] = set()  # of all processes that were ever started, and the fork server's
         self._live: dict[int, Worker] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
@@ -333,10 +352,16 @@ class Workers:
             SpecError: there is no such runtime.
             WorkerError: the process could not be started.
         """
+        try:
+            return self._start(label, runtime, writes, fresh_process=fresh_process)
+        except OSError as error:
+            raise not_started(error) from error
+
+    def _start(self, label: str, runtime: str, writes: Sequence[str], *, fresh_process: bool) -> Worker:
         ours, theirs = socket.socketpair()
-        stderr = self._files.enter_context(tempfile.TemporaryFile(prefix="ortune-"))  # noqa: SIM115
         try:
             with theirs:
+                stderr = self._files.enter_context(tempfile.TemporaryFile(prefix="ortune-"))  # noqa: SIM115
                 if fresh_process or not can_fork():
                     process = _start(wire.CONTESTANT, theirs, stderr, runtime)
                     pid = process.pid
@@ -423,14 +448,12 @@ class _ForkServer:
     def __init__(self, cancel: threading.Event, runtime: str) -> None:
         self._failed = False
         ours, theirs = socket.socketpair()
-        self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
-        try:
+        with contextlib.ExitStack() as opened:  # closed where there is no such runtime, or no process
+            opened.callback(ours.close)
             with theirs:
+                self._stderr = opened.enter_context(tempfile.TemporaryFile(prefix="ortune-"))
                 self._process = _start(wire.FORKSERVER, theirs, self._stderr, runtime)
-        except BaseException:  # there is no such runtime, or no process
-            ours.close()
-            self._stderr.close()
-            raise
+            opened.pop_all()
         self._line = _WorkerChannel(ours, cancel)
         try:
             self._receive(START_S)
@@ -523,10 +546,7 @@ def _start(
             start_new_session=True,
         )
     except OSError as error:
-        raise WorkerError(
-            f"The worker process could not be started: {error.strerror or error}.",
-            hint="Free memory or processes on this machine and try again.",
-        ) from error
+        raise not_started(error) from error
     assert process.stdin is not None
     asked: dict[str, Any] = {"fd": channel.fileno()}
     if not sandbox.is_off():

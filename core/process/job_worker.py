@@ -29,6 +29,8 @@ from core import wire
 from core.process import runtimes, scratch
 from core.process.confinement import confined
 from core.process.reply_checks import checked_reply
+from core.process.time_limit import TimeLimit
+from core.process.worker_watch import Watch
 from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
@@ -113,8 +115,8 @@ def run_job(
         answered = False
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
-                conversation.on_tick = asked.check_space
-                reply = conversation.answer(cancel, time.monotonic() + timeout_s, timeout_s)
+                conversation.on_tick = Watch(process.pid, asked.folders, processes=asked.processes).look
+                reply = conversation.answer(cancel, timeout_s)
             answered = True
         finally:
             _end(process, answered=answered)
@@ -212,10 +214,15 @@ def _start(command: list[str], environment: Mapping[str, str], *, umask: int) ->
             start_new_session=True,  # one process group, so that children of the worker end with it
         )
     except OSError as error:
-        raise WorkerError(
-            f"The worker process could not be started: {error.strerror or error}.",
-            hint="Free memory or processes on this machine and try again.",
-        ) from error
+        raise not_started(error) from error
+
+
+def not_started(error: OSError) -> WorkerError:
+    """Return the error of a worker that the system, which lacks memory or descriptors, did not start."""
+    return WorkerError(
+        f"The worker process could not be started: {error.strerror or error}.",
+        hint="Free memory or processes on this machine, or raise its limits (`ulimit`), and try again.",
+    )
 
 
 def _cancelled(job: str) -> Cancelled:
@@ -260,20 +267,28 @@ class _Conversation:
     def __exit__(self, *_: object) -> None:
         self.selector.close()
 
-    def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> dict[str, Any]:
+    def answer(self, cancel: threading.Event | None, timeout_s: float) -> dict[str, Any]:
         """Exchange messages until the worker has replied, failed, exited, or must be stopped."""
+        limit = TimeLimit(timeout_s)
         while True:
             if cancel is not None and cancel.is_set():
                 raise _cancelled(self.job)
-            if time.monotonic() > deadline:
+            if limit.left_s() <= 0:
                 raise self._timed_out(timeout_s)
-            self.on_tick()
+            self._look()
             left = _has_exited(self.process)
             self._exchange()
             if (reply := self._reply()) is not None:
                 return reply
             if left and self._drained():
                 raise self._no_answer()
+
+    def _look(self) -> None:
+        try:
+            self.on_tick()
+        except WorkerError:
+            _kill_group(self.process, signal.SIGKILL)  # at once: it would go on in the time that others get
+            raise
 
     def _exchange(self) -> None:
         """Move bytes for up to one tick."""

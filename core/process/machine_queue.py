@@ -237,7 +237,8 @@ class MachineQueue:
         left: list[float | None] = []
         for name in running:
             one = by_name[name]
-            rest_s = None if one.predicted_s is None else max(0.0, one.since + one.predicted_s - now)
+            since = min(one.since, now)  # the clock may have been set back
+            rest_s = None if one.predicted_s is None else max(0.0, since + one.predicted_s - now)
             left.append(rest_s)
             turns.append(fair_order.Turn(one.user, one.person, one.since, now + (rest_s or 0.0)))
         left_s = None if None in left else sum(one for one in left if one is not None)

@@ -47,7 +47,7 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         if held != _NO_LOCK:
             os.close(held)
 
@@ -118,7 +118,63 @@ def _remove_if_abandoned(path: Path) -> bool:
         is_own = os.fstat(descriptor).st_uid == os.geteuid()
         if not (is_own and _is_locked(descriptor, fcntl.LOCK_EX, without=False)):
             return False
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
     finally:
         os.close(descriptor)
     return not path.exists()
+
+
+# --- removal ------------------------------------------------------------------------------------------------
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all in it as far as possible, also what a hostile process has left in it.
+
+    Folders in folders are moved to the top before they are emptied, so that neither their depth nor the
+    length of their paths matters: Python's own removal recurses, and opens a descriptor for each level. No
+    process may write there any more. A missing folder is no error.
+    """
+    if sys.platform == "win32":
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        top = _open_folder(path)
+        try:
+            while _emptied(top, top):
+                pass
+        finally:
+            os.close(top)
+        path.rmdir()
+
+
+def _emptied(folder: int, top: int) -> bool:
+    """Remove the files of a folder and empty its folders; whether anything changed, so that more may go."""
+    changed = False
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder)
+                    changed = True
+                    continue
+                os.chmod(entry.name, 0o700, dir_fd=folder)  # its maker may have taken away all rights
+                if folder == top:
+                    changed |= _removed_from_top(entry.name, top)
+                else:
+                    name = f"removed-{secrets.token_hex(8)}"
+                    os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                    changed = True
+    return changed
+
+
+def _removed_from_top(name: str, top: int) -> bool:
+    """Empty a folder of the top folder, and remove it; whether anything changed."""
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        changed = _emptied(folder, top)
+    finally:
+        os.close(folder)
+    with contextlib.suppress(OSError):  # where something stays, a later pass may remove it
+        os.rmdir(name, dir_fd=top)
+        changed = True
+    return changed

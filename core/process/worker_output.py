@@ -1,6 +1,7 @@
-"""What workers write: outputs are moved to their places, and no disk is filled.
+"""What workers write: outputs are moved to their places.
 
 A worker is untrusted: only regular files with expected names are moved, and links are never followed.
+`worker_watch` looks at how much a running worker writes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from typing import Any
 
 from core.process import scratch
 from core.wire import sandbox
-from core.wire.errors import TMPDIR_HINT, WorkerError, unwritable
+from core.wire.errors import WorkerError, unwritable
 
 RESERVE_BYTES = 512 << 20  # free space that no worker may use up
 _LEAST_FILE_BYTES = 64 << 20  # that a worker may always write, in one file
-FILLING_BYTES = 64 << 20  # in a worker's folders: who has written more counts as the one that fills the disk
 
 
 def publish(entry: os.DirEntry[str], target: Path) -> None:
@@ -90,24 +90,3 @@ def free_bytes(path: str) -> int:
     """
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
-
-
-def check_space(folders: Sequence[str]) -> None:
-    """Raise where a disk is nearly full and a worker's own folders on it hold much.
-
-    Raises:
-        WorkerError: the caller should end the worker.
-    """
-    for folder in filter(None, folders):
-        with contextlib.suppress(OSError):
-            if free_bytes(folder) < RESERVE_BYTES and (held := _held_bytes(folder)) > FILLING_BYTES:
-                raise WorkerError(
-                    f"The worker was ended because it fills the disk: its files in `{folder}` hold "
-                    f"{held >> 20} MiB, and less than {RESERVE_BYTES >> 20} MiB are free.",
-                    hint=TMPDIR_HINT,
-                )
-
-
-def _held_bytes(folder: str) -> int:
-    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
-    return sum(512 * one.lstat().st_blocks for one in files)

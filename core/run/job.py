@@ -131,6 +131,7 @@ class Queued:
     comparison: Comparison | None = None
     notes: list[str] = field(default_factory=list)  # for its results
     cancel: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)  # set after its end is recorded
     state: State = "WAITING"
     progress: Progress = field(default_factory=lambda: Progress(stage="waiting", done=0, total=0))
     stage_began: float = 0.0  # monotonic

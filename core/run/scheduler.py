@@ -236,6 +236,15 @@ class Scheduler:
             entry = self._job(job_id)
             return None if entry is None else self._status(entry, job_id)
 
+    def await_end(self, job_id: str, timeout: float) -> bool:
+        """Wait until a job has ended, at most `timeout` seconds; False: it has not, or is unknown here.
+
+        Not by the condition of all jobs: a signal may raise an exception in the thread that waits.
+        """
+        with self._changed:
+            entry = self._job(job_id)
+        return entry is not None and entry.ended.wait(timeout)
+
     def person_of(self, job_id: str) -> str | None:
         """Return who started a job, empty for the owner of this process; None: it is unknown here."""
         with self._changed:
@@ -390,6 +399,7 @@ class Scheduler:
         """Record the end of a job that never had the machine."""
         self._leave(entry)
         self._job_log.finish(entry, self._failed(entry, error))
+        entry.ended.set()
 
     def _perform(self, entry: Queued) -> None:
         """Run one job and record its end; the thread of the job."""
@@ -406,6 +416,7 @@ class Scheduler:
                 self._drop_finished()
                 self._working.discard(threading.current_thread())
                 self._changed.notify_all()
+        entry.ended.set()
 
     def _begin_turn(self, entry: Queued) -> None:
         """Hold the machine for the first turn of a job, whose person may have used it up by now."""
@@ -463,6 +474,7 @@ class Scheduler:
         entry.outer = outer
         ending = self._run_work(entry, lambda: None)
         self._job_log.finish(entry, ending)
+        entry.ended.set()
         return ending
 
     def _pause(self, entry: Queued) -> float:

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from core.evidence.verdict import Color
 from core.show import format
+from core.show.escapes import is_formula, md_plain
 from core.wire.units import DASH, ms_number, significant, size, visible
 
 Kind = Literal["text", "id", "count", "number", "ms", "bytes", "share", "moment"]
@@ -28,7 +29,6 @@ Item = TypeVar("Item")
 
 ID_CHARACTERS = 12  # of a displayed hash
 _TEXTS = ("text", "id", "moment")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate these
 
 
 class Abridged(str):
@@ -203,26 +203,16 @@ def _ms(column: Column, seconds: float) -> str:
     return f"+{text}" if column.signed and not text.startswith("-") else text
 
 
-def md_text(table: Table, *, cell: Callable[[str], str] | None = None) -> str:
-    """Return a table as Markdown; `cell` escapes its texts, with `md_plain` for untrusted names."""
-    write = cell or _md_cell
+def md_text(table: Table, *, cell: Callable[[str], str] = md_plain) -> str:
+    """Return a table as Markdown; `cell` escapes its texts, with `md_cell` where they are ours."""
     columns, rows = as_text(table)
-    lines = [[write(one.head) for one in columns], ["---"] * len(columns), *(map(write, row) for row in rows)]
+    lines = [[cell(one.head) for one in columns], ["---"] * len(columns), *(map(cell, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _md_cell(text: str) -> str:
+def md_cell(text: str) -> str:
+    """Return a text of ORTune as a cell of Markdown, with its code spans."""
     return visible(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-
-
-_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-
-
-def md_plain(text: str) -> str:
-    """Return `text` on one line, without markup, tags or mentions that notify people."""
-    plain = visible(" ".join(str(text).split()))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\N{WORD JOINER}")
 
 
 # --- as a file ----------------------------------------------------------------------------------------------
@@ -234,14 +224,18 @@ def csv_text(table: Table) -> str:
     file = io.StringIO()
     if table.rows:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([visible(one.key) for _, one in kept])
+        writer.writerow([_csv_text(visible(one.key)) for _, one in kept])
         writer.writerows([_csv_cell(one, row[index]) for index, one in kept] for row in table.rows)
     return file.getvalue().rstrip("\n")
 
 
 def _csv_cell(column: Column, value: Value) -> Value:
-    text = file_value(column, value)
-    return f"'{text}" if isinstance(value, str) and str(text).startswith(_FORMULA) else text
+    written = file_value(column, value)
+    return _csv_text(written) if isinstance(written, str) else written
+
+
+def _csv_text(text: str) -> str:
+    return f"'{text}" if is_formula(text) else text
 
 
 def file_value(column: Column, value: Value) -> Value:

@@ -47,7 +47,7 @@ FILES = 10  # the one that is written, and older ones
 MOST_BYTES = FILES * FILE_BYTES + (FILE_BYTES >> 4)
 MOST_TEXT = 500  # characters of a text in a line
 MOST_IDS = 100  # in a line
-LOCK_S = 2.0  # a writer takes a millisecond; a longer wait means that its holder is stopped
+LOCK_S = 10.0  # a writer takes milliseconds; a longer wait means that its holder is stopped
 
 _CURRENT = "audit.jsonl"
 _LAST = "last"  # the hash of the last line: notices lines that were removed at the end
@@ -228,7 +228,7 @@ def _wrong_beginning(log: Path, entry: Entry) -> bool:
 
 def _append(log: Path, facts: Mapping[str, object]) -> None:
     made_private(log)
-    with filelock.FileLock(log / "lock", timeout=LOCK_S, mode=0o600):
+    with filelock.FileLock(log / "lock", timeout=LOCK_S, mode=0o600, poll_interval=0.005):
         _rotate(log)
         number, previous = _place(log)
         line = _line({"n": number, "time": _now(), **facts, "previous": previous})

@@ -153,9 +153,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE TABLE machine_time (person TEXT NOT NULL, began REAL NOT NULL, seconds REAL NOT NULL)",
         "CREATE INDEX machine_time_by_age ON machine_time (began)",
-        # what is of a model, unfinished, of a search or found by words is read without reading other rows
+        # lists in the order of studies are covered, too
+        "DROP INDEX trials_listed",
+        "CREATE INDEX trials_listed ON trials"
+        " (created_at, kind, state, model_name, model_sha256, id, checksum, study)",
+        # what is of a model or a kind, unfinished, of a search or found by words is read without other rows
         "CREATE INDEX trials_by_model ON trials (model_sha256, created_at)",
+        "CREATE INDEX trials_by_kind ON trials (kind, created_at)",
         "CREATE INDEX comparisons_by_model ON comparisons (model_sha256, created_at)",
+        "CREATE INDEX comparisons_by_study ON comparisons (study, created_at) WHERE study <> ''",
+        "CREATE INDEX studies_by_model ON studies (model_sha256, created_at)",
+        "CREATE INDEX accuracies_by_age ON accuracies (created_at)",
         *(
             f"CREATE INDEX {table}_unfinished ON {table} (created_at) WHERE {UNFINISHED}"
             for table in ("trials", "comparisons", "studies")

@@ -8,22 +8,20 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from core.store import audit
 from core.store.records import Visibility
 from core.store.rows import text
+from core.store.sharing import Actor
 from core.wire.errors import HOME_HINT, StoreError
 from core.wire.files import made_private, written_whole
-
-if TYPE_CHECKING:
-    from core.store.store import Store
 
 MARK = "imported"  # shown with every imported number
 MOST = 200  # largest number of imports; older ones are deleted
@@ -47,10 +45,31 @@ class Imported:
         return f"{MARK}: {self.name}"
 
 
+class Owners(Protocol):
+    """What the shelf asks a store: whose results these are."""
+
+    actor: Actor
+
+    def claim(self, ids: Sequence[str]) -> None:
+        """Record the store's person for new results."""
+
+    def visibility(self, ids: Sequence[str]) -> Mapping[str, Visibility]:
+        """Return whose results these are."""
+
+    def hidden(self, refs: Iterable[str]) -> set[str]:
+        """Return those that are private to others."""
+
+    def refuse_others(self, ids: Sequence[str], deed: str) -> None:
+        """Raise where one belongs to another person."""
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Remove the person of results that are gone."""
+
+
 class Shelf:
     """The folder of imported files, as the person of a store sees it."""
 
-    def __init__(self, folder: Path, store: Store) -> None:
+    def __init__(self, folder: Path, store: Owners) -> None:
         self.folder, self._store = folder, store
 
     def put(self, found: Mapping[str, Any], *, name: str, at: float) -> Imported:

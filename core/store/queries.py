@@ -88,7 +88,9 @@ _EQUAL = {
 
 def _where(query: Query) -> tuple[str, dict[str, Any]]:
     """The SQL condition and its bound parameters."""
-    parts = [LISTED if query.kind is None else "kind = :kind"]
+    # a model has fewer trials than a kind: the plus sign keeps its index out of use
+    of_few = query.model_sha256 is not None or query.ids is not None
+    parts = [LISTED if query.kind is None else f"{'+' * of_few}kind = :kind"]
     bound: dict[str, Any] = {} if query.kind is None else {"kind": query.kind}
     for name, condition in _EQUAL.items():
         if (value := getattr(query, name)) is not None:

@@ -267,9 +267,13 @@ def add_machine_time(db: Connection, person: str, began: float, seconds: float) 
 
 
 def machine_time(db: Connection, since: float) -> dict[str, float]:
-    """Return the seconds of machine time of each person since a time, in seconds since the epoch."""
-    query = "SELECT person, sum(seconds) AS used FROM machine_time WHERE began >= ? GROUP BY person"
-    return {row["person"]: row["used"] for row in db.execute(query, (since,)) if rows.is_text(row["person"])}
+    """Return the seconds of machine time of each person since a time, in seconds since the epoch.
+
+    What began later than now was recorded by a clock that was ahead. It would count until then.
+    """
+    query = "SELECT person, sum(seconds) AS used FROM machine_time WHERE began BETWEEN ? AND ? GROUP BY 1"
+    found = db.execute(query, (since, time.time()))
+    return {row["person"]: row["used"] for row in found if rows.is_text(row["person"])}
 
 
 def persons(db: Connection) -> dict[str, str]:

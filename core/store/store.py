@@ -562,6 +562,12 @@ class Store:
         with self._reading() as db:
             return rows.undamaged(select(db, COMPARISONS, wanted, limit, where, **bound), COMPARISONS.read)
 
+    def comparison_studies(self) -> list[str]:
+        """Return the studies that have comparisons: sweeps, scorecards and searches."""
+        query = "SELECT DISTINCT study FROM comparisons WHERE study <> ''"
+        with self._reading() as db:
+            return [str(row["study"]) for row in db.execute(query) if rows.is_text(row["study"])]
+
     def trials_of(self, comparison_id: str) -> list[Trial]:
         """Return the trials of a comparison in the order of its configurations, without raw measurements.
 
@@ -1024,6 +1030,9 @@ def _references_without_candidates(db: Connection, deleted: Sequence[str]) -> li
     return [row["id"] for row in db.execute(query, {"gone": rows.text(list(deleted))})]
 
 
+_BEGINNINGS = ("created_at", "started_at")
+
+
 def _interrupt(
     db: Connection,
     table: Table[Any],
@@ -1037,13 +1046,14 @@ def _interrupt(
         "hint": hint,
     }
     unfinished = db.execute(
-        f"SELECT id, process, created_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
+        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
     ).fetchall()
     readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
-    gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]
-    columns = {"state": "FAIL", "error": rows.text(error), "finished_at": time.time()}
+    gone = [row for row in readable if not is_alive(row["process"], row["created_at"])]
     for one in gone:
-        update(db, table, one, columns)
+        # the clock may have been set back since: no trial ends before it starts
+        at = max(time.time(), *(one[name] for name in _BEGINNINGS if isinstance(one[name], float)), 0.0)
+        update(db, table, one["id"], {"state": "FAIL", "error": rows.text(error), "finished_at": at})
     return len(gone)
 
 

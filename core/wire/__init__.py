@@ -331,7 +331,7 @@ class Counters(TypedDict):
     throttled_s: float | None
     canary_ns: int  # time of a fixed calculation before the block: shows the CPU speed
     frequency_hz: float | None  # mean over the CPUs it may use
-    suspended_s: float  # time that the machine was suspended
+    suspended_s: float  # time that the machine, or ORTune on it, was suspended
     gpu: dict[str, float] | None  # sm_clock_mhz, max_sm_clock_mhz, temperature_c, foreign_processes
 
 

@@ -16,10 +16,12 @@ import os
 import platform
 import re
 import site
+import socket
 import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,13 @@ _NETWORK_FILES = (
 _WRITABLE = ("/dev/null", "/proc/self/clear_refs")  # not oom_score_adj: it is the first victim of full memory
 _SOURCES = [str(Path(core.__file__).parents[1])]  # its names are read where a program imports `core`
 _GPU = ("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/nvidia-caps")
+
+
+@cache
+def _shared() -> frozenset[str]:
+    """What every worker reads; read once, so that processes which a fork server forks need not."""
+    private = _private()
+    return frozenset(part for one in (*_SYSTEM, *_code()) for part in _without_private(one, private))
 
 
 def _code() -> set[str]:
@@ -193,6 +202,10 @@ class _Filter:
         """Refuse a system call if one of `bits` is set in its argument."""
         self._on_argument(numbers, argument, (_JSET, bits, 0, 1))
 
+    def refuse_equal(self, numbers: tuple[int, int], argument: int, value: int) -> None:
+        """Refuse a system call if its argument is `value`."""
+        self._on_argument(numbers, argument, (_JEQ, value, 0, 1))
+
     def refuse_other_processes(self, numbers: tuple[int, int], argument: int) -> None:
         """Refuse a system call on another process: its argument is not 0."""
         self._on_argument(numbers, argument, (_JEQ, 0, 1, 0))
@@ -275,7 +288,9 @@ def _refuse_network(made: _Filter, rules: Rules) -> None:
         made.refuse(_SOCKET, errno.EACCES)
         for numbers in _ADDRESSES.values():
             made.refuse(numbers, errno.EACCES)
-        made.refuse_if(_SOCKETPAIR, 1, _NOT_A_STREAM)
+    else:  # programs of this machine answer there, some with the rights of the superuser
+        made.refuse_equal(_SOCKET, 0, socket.AF_UNIX)
+    made.refuse_if(_SOCKETPAIR, 1, _NOT_A_STREAM)
 
 
 def _refuse_unbounded_memory(made: _Filter, rules: Rules) -> None:
@@ -388,6 +403,9 @@ def enter(rules: Rules) -> None:
         )
     _use_scratch(rules["scratch"])
     there = offer()
+    if not rules["restricts_files"]:  # a fork server: what the processes that it forks would read again
+        _shared()
+        _memory_limit()
     _check(_LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _limit(rules)
     if there["landlock"]:
@@ -419,12 +437,15 @@ def _limit(rules: Rules) -> None:
     most_of = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": rules["files"], "RLIMIT_FSIZE": rules["file_bytes"]}
     most_of["RLIMIT_NPROC"] = _MOST_THREADS
     if _has_bounded_memory(rules):
-        most_of["RLIMIT_DATA"] = memory_limit()
+        most_of["RLIMIT_DATA"] = _memory_limit()
     for name, most in most_of.items():
         number = getattr(resource, name)
         now = resource.getrlimit(number)
         soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in now)
         resource.setrlimit(number, (soft, hard))
+
+
+_memory_limit = cache(memory_limit)
 
 
 def _has_bounded_memory(rules: Rules) -> bool:
@@ -451,9 +472,7 @@ def _landlock(rules: Rules, version: int) -> None:
 
 
 def _allow(ruleset: int, rules: Rules, handled: int) -> None:
-    private = _private()
-    shared = {part for one in (*_SYSTEM, *_code()) for part in _without_private(one, private)}
-    reads: list[Iterable[str]] = [shared, _FILES, rules["read"]]
+    reads: list[Iterable[str]] = [_shared(), _FILES, rules["read"]]
     if rules["network"]:
         reads.append(_NETWORK_FILES)
     writes: list[Iterable[str]] = [_WRITABLE, rules["write"], filter(None, [rules["scratch"]])]

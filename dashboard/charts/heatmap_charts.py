@@ -208,7 +208,7 @@ def add_cells(
 def plane(info: Plane) -> go.Figure:
     """Draw a heat map: colour is samples per second; crosses, stripes and frames show the cells' state."""
     height = max(HEIGHT, FRAME_PX + CELL_PX * len(info.rows))
-    figure = base_figure(x_title=info.x_title, y_title=info.y_title, height=height)
+    figure = base_figure(x_title=plain(info.x_title), y_title=plain(info.y_title), height=height)
     grid: list[list[Any]] = [[None] * len(info.columns) for _ in info.rows]
     for cell in info.cells:
         grid[cell.y][cell.x] = cell.rate

@@ -27,6 +27,7 @@ from dashboard.charts import (
     log_ticks,
     note_beyond,
     number,
+    points,
     ran_label,
     series_name,
     style,
@@ -94,11 +95,11 @@ def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
         return list(range(len(values))), list(values)
     stretches = limit // 2
     kept: list[int] = []
+    all_of_them = np.asarray(values)
     for k in range(stretches):
         a, b = k * len(values) // stretches, (k + 1) * len(values) // stretches
-        low = min(range(a, b), key=values.__getitem__)
-        high = max(range(a, b), key=values.__getitem__)
-        kept += sorted({low, high})
+        own = all_of_them[a:b]
+        kept += sorted({a + int(own.argmin()), a + int(own.argmax())})
     return kept, [values[index] for index in kept]
 
 
@@ -161,12 +162,12 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
         look = style(index)
         rarest = min(rarest, steps.least)
         figure.add_scatter(
-            x=[steps.ms[0], *steps.ms],
-            y=[1.0, *steps.slower],
+            x=points([steps.ms[0], *steps.ms]),
+            y=points([1.0, *steps.slower]),
             name=series_name(steps.name),
             mode="lines",
             line={"color": look["color"], "dash": look["dash"], "shape": "hv", "width": 2},
-            customdata=[0.0, *(100 * share for share in steps.fraction)],
+            customdata=points([0.0, *(100 * share for share in steps.fraction)]),
             meta=TRUE_Y,
             hovertemplate="p%{customdata:.6g}: %{x:.4g} ms<extra></extra>",
         )
@@ -259,8 +260,8 @@ def densities(info: Densities) -> go.Figure:
     for index, one in enumerate(info.sides):
         look = style(index)
         figure.add_scatter(
-            x=one.ms,
-            y=one.density,
+            x=points(one.ms),
+            y=points(one.density),
             name=series_name(one.name),
             legendgroup=str(index),
             mode="lines",

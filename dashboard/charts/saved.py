@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
@@ -94,7 +95,8 @@ def _around(bars: Mapping[str, list[Any]], number: int, place: Any, axis: str) -
 def _listed(values: Any) -> list[Any]:
     if values is None or not hasattr(values, "__iter__"):
         return []
-    return [one.item() if hasattr(one, "item") else one for one in values]
+    plain = [one.item() if hasattr(one, "item") else one for one in values]
+    return [None if isinstance(one, float) and math.isnan(one) else one for one in plain]  # a gap in a line
 
 
 def _title(axis: Any, name: str) -> str:

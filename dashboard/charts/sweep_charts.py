@@ -282,7 +282,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
 
 def curve(info: CurveInfo) -> go.Figure:
     """Draw a curve: lines with markers, the interval as a band, reused points hollow, earlier ones faint."""
-    figure = base_figure(x_title=info.x_title, y_title=info.y_title)
+    figure = base_figure(x_title=plain(info.x_title), y_title=info.y_title)
     ghosts: set[str] = set()
     for series in info.series:
         look = style(series.style)

@@ -30,6 +30,7 @@ from dashboard.charts import (
     note_beyond,
     number,
     plain,
+    points,
     series_name,
     style,
     transparent,
@@ -307,8 +308,8 @@ def thinned(info: Timeline) -> tuple[str, ...]:
 def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:
     look = style(index)
     figure.add_scatter(
-        x=one.at_s,
-        y=one.ms,
+        x=points(one.at_s),
+        y=points(one.ms),
         mode="lines",
         line={"color": transparent(look["color"], 0.35), "width": 1},
         legendgroup=str(index),

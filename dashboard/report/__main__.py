@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from core.show.report import Price
+from core.show.report.signed import section
 from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
@@ -21,10 +22,14 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--price-per-hour", type=float)
     parser.add_argument("--currency", default="USD")
+    parser.add_argument("--file", type=Path)
+    parser.add_argument("--trust", type=Path)
     given = parser.parse_args()
     price = Price(per_hour=given.price_per_hour, currency=given.currency) if given.price_per_hour else None
     store = Store()
-    text = html_of(find(store, given.refs), store, price=price, recorded=words_of(store.folder))
+    about = find(store, given.refs)
+    signature = section(about, store, file=given.file, trust_file=given.trust)
+    text = html_of(about, store, price=price, recorded=words_of(store.folder), signature=signature)
     try:
         with written_whole(given.output) as part:
             part.write_text(text, encoding="utf-8")

@@ -30,12 +30,20 @@ LEFT_OUT = "Left out, because the file would be too large: {}. See the page of t
 SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red": "✕", "gray": "○"}
 
 
-def html_of(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> str:
+def html_of(
+    about: About,
+    store: Store,
+    *,
+    price: Price | None = None,
+    recorded: str = "",
+    signature: Section | None = None,
+) -> str:
     """Return the HTML file about a result; see `compose` for the arguments.
 
     Plots that may be left out are omitted, and named, if it would be too large.
     """
-    report, plots = compose(about, store, price=price, recorded=recorded), plots_of(about)
+    report = compose(about, store, price=price, recorded=recorded, signature=signature)
+    plots = plots_of(about)
     text = _written(report, plots)
     spared: list[Plot] = []
     while len(text.encode()) > MOST_BYTES and (spare := _largest(plots, spared)) is not None:
@@ -113,7 +121,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     if report.caveats:
         items = "".join(f"<li>{prose(one)}</li>" for one in report.caveats)
         yield f"<section><h2>Caveats</h2><ul>{items}</ul></section>"
-    for section in report.method:
+    for section in (*report.method, *([report.signature] if report.signature is not None else [])):
         yield from _section(section)
     if report.files:
         yield "<section><h2>Configuration</h2>"

@@ -419,6 +419,6 @@ def setting_badges(found: Sequence[tuple[str, str]]) -> None:
         st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
     shown = found if len(found) <= MOST_BADGES else found[: MOST_BADGES - 1]
     for words, line in shown:
-        st.badge(format.plain(format.short(words, 40)), color="blue", help=f"`{line}`")
+        st.badge(format.plain(format.short(words, 40)), color="blue", help=format.code(line))
     if rest := found[len(shown) :]:
-        st.badge(f"+ {len(rest)}", color="blue", help="  \n".join(f"`{line}`" for _, line in rest))
+        st.badge(f"+ {len(rest)}", color="blue", help="  \n".join(format.code(line) for _, line in rest))

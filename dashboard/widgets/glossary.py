@@ -25,7 +25,7 @@ def _show() -> None:
     wanted = st.text_input("Find", key="glossary.find", placeholder="round, p95, grade …").strip().lower()
     found = [(term, text) for term, text in TERMS.items() if wanted in f"{term} {text}".lower()]
     if not found:
-        st.caption(f"No entry for `{format.plain(wanted[:40])}`.")
+        st.caption(f"No entry for {format.code(wanted[:40])}.")
     _draw(found)
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
-from core.show.report import Price, Report
+from core.show.report import Price, Report, Section
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
+from core.show.report.signed import section, trials_of
 from core.show.report.subjects import About
 from core.wire.errors import TunerError
 from dashboard import messages, state
 from dashboard.report.page import html_of
 
 PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
+SIGNATURE = "report.signature"
 DEFAULT_CURRENCY = "USD"
 MARKDOWN_PX = 260
 
@@ -35,6 +38,7 @@ def offer(about: Callable[[], About], *, key: str) -> None:
         help="This result as one HTML file that opens offline, or as Markdown for a pull request.",
     )
     if not opened.open:
+        st.session_state.pop(f"{key}.{SIGNATURE}", None)
         return
     with opened:
         try:
@@ -46,10 +50,11 @@ def offer(about: Callable[[], About], *, key: str) -> None:
 def _inside(about: About, key: str) -> None:
     price = _price(key)
     recorded = state.recorded()
-    said = compose(about, state.store(), price=price, recorded=recorded)
+    signature = _signature(about, key)
+    said = compose(about, state.store(), price=price, recorded=recorded, signature=signature)
     st.download_button(
         "Download HTML",
-        data=lambda: html_of(about, state.store(), price=price, recorded=recorded),
+        data=lambda: html_of(about, state.store(), price=price, recorded=recorded, signature=signature),
         file_name=f"{_stem(said)}.html",
         mime="text/html",
         key=f"{key}.report.html",
@@ -61,6 +66,16 @@ def _inside(about: About, key: str) -> None:
     )
     st.caption("Copy as Markdown, for a pull request:")
     st.code(markdown(said), language="markdown", height=MARKDOWN_PX)
+
+
+def _signature(about: About, key: str) -> Section:
+    """Return the state of the signature and the digests; files are read once for each opening."""
+    subject = (type(about).__name__, [one.id for one in trials_of(about)])
+    kept: tuple[Any, Section] | None = st.session_state.get(f"{key}.{SIGNATURE}")
+    if kept is None or kept[0] != subject:
+        with st.spinner("Computing the digests…", show_time=True):
+            kept = st.session_state[f"{key}.{SIGNATURE}"] = (subject, section(about, state.store()))
+    return kept[1]
 
 
 def _price(key: str) -> Price | None:

@@ -11,8 +11,10 @@ import pandas as pd
 import streamlit as st
 from streamlit.typing import DataframeState
 
+from core.show.escapes import JOINER, is_formula
 from core.show.sheets import Fact
 from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of, csv_text
+from core.wire.units import visible
 from dashboard.format import DASH, plain, rounded
 
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
@@ -63,7 +65,7 @@ def draw(
         height="content" if most is None or len(shown) <= most else ROW_PX + (tall or ROW_PX) * most + 3,
         row_height=tall or ROW_PX,
         column_config={
-            title(one): _config(one, table, widest) for one in table.columns if one.is_on("browser")
+            _head(one): _config(one, table, widest) for one in table.columns if one.is_on("browser")
         },
         alt=alt,
     )
@@ -124,7 +126,7 @@ def frame(table: Table, zone: str = "UTC") -> pd.DataFrame:
     ]
     ordered = sorted(known, key=lambda one: one[0].kind == "id")
     return pd.DataFrame(
-        {title(one): [_cell(one, row[index], zone) for row in table.rows] for one, index in ordered}
+        {_head(one): [_cell(one, row[index], zone) for row in table.rows] for one, index in ordered}
     )
 
 
@@ -139,13 +141,23 @@ def title(column: Column) -> str:
     return f"{name} ({column.unit or 'MiB'})" if column.kind == "bytes" else f"{name}{per}"
 
 
+def _head(column: Column) -> str:
+    return _inert(visible(title(column)))
+
+
+def _inert(text: str) -> str:
+    """Return `text` so that no spreadsheet evaluates it: a table is saved and copied as it is shown."""
+    return f"{JOINER}{text}" if is_formula(text) else text
+
+
 def _cell(column: Column, value: Value, zone: str) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         if column.kind == "id":
             return value[:ID_CHARACTERS]
-        return value.replace("`", "") if column.kind == "text" else None  # a cell shows backticks literally
+        # a cell shows backticks literally
+        return _inert(visible(value.replace("`", "").replace("\n", " "))) if column.kind == "text" else None
     if column.kind == "moment":
         return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(zone)
     if column.kind == "ms":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.show.export import formats_table, records
-from core.show.table import md_text
+from core.show.table import md_cell, md_text
 from docs.generator.markdown import code, fence, page, table
 
 # What tests do with each format: tests/unit/test_export_cli.py, test_export_formats.py, test_bundle.py
@@ -34,7 +34,7 @@ def export_formats() -> str:
         "formats. All are written from the same resolved settings. Each file names the settings that it does "
         "not carry, with the reason. A format refuses a result that it would turn into something else.",
         fence("ortune export TRIAL --format yaml -o best.yaml\nortune export --list", "sh"),
-        md_text(formats_table()),
+        md_text(formats_table(), cell=md_cell),
         "For other targets, [Use the settings in C# or another runtime](../how-to/other-runtimes.md) names "
         "the settings.",
         "## Tests",

@@ -1,4 +1,4 @@
-"""HTML in names of models, nodes, inputs, labels and notes runs nothing, in no page and no report."""
+"""HTML and Markdown in names of models, nodes, inputs, labels and notes stay text on pages and in reports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from core.store import STORE_NAME, Store
 from core.store.library import import_file
+from dashboard.pages import PAGES
 from tests import tiny_models
 from tests.command_line import CommandLine
 from tests.e2e.conftest import JOB_MS, PATIENCE_MS, Site, at_page, finished, visitors
 from tests.serving import serving
 
-NAME = "<img src=x onerror=window.hacked=1>"  # a model's name has no slash
-EVIL = f"{NAME}<script>window.hacked=1</script><svg onload=window.hacked=1>"
+LABEL = "`![p](evil.png)`` :material_skull:"  # leaves its code span, if that has a single backtick
+NAME = f"<img src=x onerror=window.hacked=1> {LABEL} [l](evil:x) :streamlit:"  # a model's name has no slash
+EVIL = f"{NAME}<script>window.hacked=1</script><svg onload=window.hacked=1> ![q](http://evil.example/q.png)"
 
 
 def model_with_names(path: Path) -> Path:
@@ -32,6 +34,8 @@ def is_harmless(page: Page) -> None:
     page.wait_for_timeout(200)  # an image that fails to load runs its handler later
     assert page.evaluate("window.hacked") is None
     assert page.locator("img[src='x'], svg[onload], img[onerror]").count() == 0
+    assert page.locator("img[src*='evil'], a[href*='evil'], img[alt='Streamlit logo']").count() == 0
+    assert page.locator("[aria-label='skull icon']").count() == 0
     # the data of a report hold the names as text
     assert not page.evaluate("[...document.scripts].some(one => one.text.trim() === 'window.hacked=1')")
 
@@ -44,7 +48,7 @@ def test_names_with_html_run_nothing(browser: Browser, tmp_path: Path) -> None:
     tuned = line.run_alone("tune", NAME, "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
     trial = tuned.document["trial"]
     assert trial is not None, tuned.err
-    assert line.run("tag", trial, "--label", NAME, "--note", EVIL).code == 0
+    assert line.run("tag", trial, "--label", LABEL, "--note", EVIL).code == 0
     report = tmp_path / "report.html"
     assert line.run_alone("report", trial, "--output", str(report)).code == 0
 
@@ -52,9 +56,10 @@ def test_names_with_html_run_nothing(browser: Browser, tmp_path: Path) -> None:
         page = open_it(f"/models?model={record.content_sha256}")
         expect(page.get_by_text("window.hacked").first).to_be_attached()
         is_harmless(page)
-        for path, name in ((f"/?trial={trial}", "Tune"), ("/history", "History"), ("/variants", "Variants")):
-            page.goto(f"{url}{path}")
-            at_page(page, name)
+        shown = {"tune": f"/?trial={trial}", "export": f"/export?trial={trial}"}
+        for one in PAGES.values():
+            page.goto(f"{url}{shown.get(one.name, f'/{one.name}?model={record.content_sha256}')}")
+            at_page(page, one.title)
             is_harmless(page)
         page.goto(f"{url}/graph?model={record.content_sha256}")
         chart = page.locator('.st-key-graph-chart-model[data-stale="false"]')

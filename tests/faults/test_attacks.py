@@ -15,6 +15,7 @@ from core.wire.variables import ALLOW_LIBRARIES
 from tests import attacks, libraries
 from tests.attacks import Target, needs_sandbox
 from tests.faults.conftest import Ground, check_told
+from tests.small_disks import small_disk
 
 pytestmark = needs_sandbox
 
@@ -92,6 +93,28 @@ def test_a_hostile_end_is_told_in_words(ground: Ground, target: Target, name: st
     said = compared(ground, target, target.model(name))
     assert said
     assert said.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("attempts", "size", "words"),
+    [
+        (("threads", "20000", "600"), "300m", "started more than 8,192 threads"),
+        (("many", "200000", "600"), "2g", "made more than 100,000 files"),
+        (("nest", "5000", "600"), "300m", "nested more than 200 deep"),
+        (("large", "12", "600"), "300m", "because it fills the disk"),
+        (("hidden", "12", "600"), "300m", "because it fills the disk"),
+        (("leave",), "300m", "left=1"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_who_takes_too_much_fails_alone(
+    ground: Ground, target: Target, attempts: tuple[str, ...], size: str, words: str
+) -> None:
+    with small_disk(f"size={size}") as disk:
+        ground.temporary = disk
+        ground.environment["TMPDIR"] = str(disk)
+        hostile = libraries.attacker(target.folder / "hostile.onnx", *attempts)
+        assert words in compared(ground, target, hostile)
 
 
 @pytest.mark.parametrize("job", [("inspect", "--load"), ("profile", "--runs", "5"), ("tune", *SHORT)])

@@ -13,7 +13,7 @@ import pytest
 
 from tests import tiny_models
 from tests.faults.conftest import Ground, check_told
-from tests.small_disks import small_disk
+from tests.small_disks import fill, small_disk
 
 SHORT = ("--runs", "20", "--warmup-runs", "1", "--quiet")
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -57,13 +57,7 @@ def test_a_home_on_a_small_disk(
     mount(ground, f"size={size}")
     tiny_models.mlp(tmp_path / "mlp.onnx")
     check_told(ground.run(*command, cwd=tmp_path))
-    filler = ground.home / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 1024):
-                pass
-        except OSError:
-            pass
+    filler = fill(ground.home)
     check_told(ground.run(*command, cwd=tmp_path))  # nothing at all is free
     check_told(ground.run("history"))
     filler.unlink()
@@ -83,12 +77,7 @@ def test_earlier_results_are_read_where_nothing_can_be_written(
     if how == "ro":
         subprocess.run(["mount", "-o", "remount,ro", str(ground.home)], check=True)
     else:
-        with (ground.home / "filler").open("wb", buffering=0) as file:
-            try:
-                while file.write(b"x" * 512):
-                    pass
-            except OSError:
-                pass
+        fill(ground.home)
     read = ground.run("history", "--json")
     check_told(read, codes=(0,))
     assert trial in read.out

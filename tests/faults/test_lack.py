@@ -39,6 +39,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _skip_without_namespaces() -> None:
+    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("network namespaces cannot be made here")
+
+
 def measured(ground: Ground, folder: Path) -> Trial:
     """A real measurement, after the fault."""
     done = ground.run("tune", "mlp.onnx", *SHORT, cwd=folder)
@@ -50,10 +55,28 @@ def measured(ground: Ground, folder: Path) -> Trial:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_command_without_any_network(ground: Ground, folder: Path, command: tuple[str, ...]) -> None:
-    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("network namespaces cannot be made here")
+    _skip_without_namespaces()
     check_told(ground.run(*command, cwd=folder, prefix=("unshare", "-n")), codes=(0, 3))
     assert measured(ground, folder).state == "COMPLETE"
+
+
+def test_a_download_without_any_network(ground: Ground, folder: Path) -> None:
+    """The file says which weights it holds: they could not be downloaded."""
+    _skip_without_namespaces()
+    pytest.importorskip("torchvision")
+    convert = (
+        "convert",
+        "squeezenet1_1",
+        "--image-size",
+        "64",
+        "-o",
+        str(folder / "s.onnx"),
+        "--json",
+        "--quiet",
+    )
+    done = ground.run(*convert, cwd=folder, prefix=("unshare", "-n"))
+    check_told(done, codes=(0,))
+    assert json.loads(done.out)["weights"] == "random"
 
 
 @pytest.mark.parametrize("most", [8, 12, 16, 24, 32, 48])

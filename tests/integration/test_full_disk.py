@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from core.store import Store
 from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine, is_comparing
-from tests.small_disks import small_disk
+from tests.small_disks import fill, small_disk
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -31,14 +30,6 @@ def cli(tmp_path: Path) -> Iterator[CommandLine]:
     with small_disk() as home:
         one.live_in(home)
         yield one
-
-
-def fill(folder: Path) -> Path:
-    path = folder / "filler"
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    return path
 
 
 def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:

@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from core.process import machine_queue
 from core.process.identity import is_alive
 from core.process.machine_queue import MachineQueue
 from core.wire.errors import Cancelled, StoreError
@@ -306,6 +308,18 @@ def test_waiting_costs_next_to_no_processor_time(tmp_path):
         share = used / (time.monotonic() - began)
         waiter.kill()
     assert share < 0.05
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_the_predicted_wait(tmp_path, monkeypatch):
+    queue = MachineQueue(tmp_path)
+    first, second = (queue.enter("me", what, predicted_s=60.0) for what in ("first", "second"))
+    assert queue.take([first]) is first
+    assert queue.entries()[1].starts_in_s == pytest.approx(60.0, abs=59.0)
+    back = SimpleNamespace(time=lambda: time.time() - 3600.0, monotonic=time.monotonic)
+    monkeypatch.setattr(machine_queue, "time", back)
+    assert queue.entries()[1].starts_in_s <= 60.0
+    for place in (first, second):
+        queue.leave(place)
 
 
 def test_zombie_counts_as_gone():

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import worker_output
-from core.process.confinement import confined, contestant_rules, fork_server_rules
+from core.process import worker_output, worker_watch
+from core.process.confinement import PLANS, confined, contestant_rules, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
 from core.process.model_files import external_files
@@ -24,6 +24,7 @@ from core.run.fleet import on_host
 from core.wire import sandbox as rules_of
 from core.wire.errors import ModelError, SpecError, TunerError, WorkerError
 from core.worker import sandbox
+from core.worker.__main__ import JOBS
 from docs.generator import tree
 from tests import tiny_models
 from tests.integration.test_streams import contestant_plan, two_cpus
@@ -40,6 +41,7 @@ TRY = """
 import ctypes, json, os, resource, shutil, signal, socket, subprocess, sys, tempfile, threading
 from pathlib import Path
 from core.worker import sandbox
+from core.worker.__main__ import JOBS
 asked = json.loads(sys.argv[1])
 sandbox.enter(asked["rules"])
 libc = ctypes.CDLL(None, use_errno=True)
@@ -305,6 +307,29 @@ def test_a_worker_without_rules_does_nothing(tmp_path: Path, monkeypatch: pytest
         workers.start("one")
 
 
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_no_job_is_done_without_rules(job: str) -> None:
+    """Whatever job is added: it enters the sandbox before it does anything."""
+    request = json.dumps({"id": 1, "do": job, "with": {}}) + "\n"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "core.worker"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=request,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+    assert "no rules of its sandbox" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_every_job_of_the_table_is_sent_rules() -> None:
+    """Rules come from one place, which asks no job whether it wants them."""
+    for job in (one for one in JOBS if one not in PLANS and one not in (wire.FORKSERVER, wire.CONTESTANT)):
+        with confined(job, {}, "", no_files) as asked:
+            assert set(asked.payload[rules_of.KEY]) == set(rules_of.Rules.__annotations__)
+
+
 def test_without_a_sandbox_only_where_the_operator_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,8 +373,8 @@ def test_the_commands_that_start_workers_take_the_option(node: tree.Node) -> Non
 
 
 def test_a_worker_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_output, "RESERVE_BYTES", 1 << 60)  # no disk has as much
-    monkeypatch.setattr(worker_output, "FILLING_BYTES", 1 << 16)
+    monkeypatch.setattr(worker_watch, "RESERVE_BYTES", 1 << 60)  # no disk has as much
+    monkeypatch.setattr(worker_watch, "FILLING_BYTES", 1 << 16)
     code = (
         "import os, time; open(os.environ['TMPDIR'] + '/large', 'wb').write(bytes(1 << 20)); time.sleep(600)"
     )

@@ -25,7 +25,7 @@ from core.process.machine_queue import MachineQueue
 from core.run import comparison as comparison_run
 from core.run import job_log, job_types
 from core.run import scheduler as scheduler_module
-from core.run.job import Ending, Job, Outcome
+from core.run.job import FINISHED, Ending, Job, Outcome
 from core.run.profiling import placement
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
@@ -103,6 +103,22 @@ def test_jobs_run_one_after_the_other_in_order(schedulers):
     assert run.most == 1
     assert [one.status(i).result for i in ids] == [{"answer": {"n": n}} for n in range(8)]
     assert one.active() == []
+
+
+def test_the_end_of_a_job_ends_the_wait_for_it(schedulers):
+    run = FakeRun()
+    one = schedulers(run=run)
+    first, second = (one.submit(job_types.worker("export", {"n": n}, what=f"job {n}")) for n in range(2))
+    assert not one.await_end(first, 0.01)
+    assert one.status(first).state not in FINISHED
+    one.cancel(second)
+    assert one.await_end(second, WAIT_S)
+    assert one.status(second).state == "CANCELLED"
+    run.go.set()
+    assert one.await_end(first, WAIT_S)
+    assert one.status(first).state == "COMPLETE"
+    assert one.active() == []
+    assert not one.await_end("unknown", WAIT_S)
 
 
 def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedulers):

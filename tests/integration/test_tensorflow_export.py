@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core import wire
+from core.process.job_worker import run_job
 from core.wire.errors import ModelError, SpecError
 from core.worker.make.export import export
-from core.worker.make.export.from_tensorflow import PACKAGES, require_packages
+from core.worker.make.export.from_tensorflow import PACKAGES, opened, require_packages
 from core.worker.models import inspect_model
 from tests.builders import export_plan
 from tests.command_line import CommandLine
@@ -92,3 +94,32 @@ def test_a_file_that_keras_cannot_load_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="Keras cannot load"):
         export(plan(tmp_path / "m.keras", tmp_path / "out" / "m.onnx"), silent)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@needs_extra
+@pytest.mark.parametrize("kind", ["keras", "saved"])
+def test_a_worker_exports_it_in_its_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The home folder is closed, and Keras looks for its settings there."""
+    (settings := tmp_path / "home" / ".keras").mkdir(parents=True)
+    (settings / "keras.json").write_text("{}")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    source = tmp_path / ("m.keras" if kind == "keras" else "saved")
+    if kind == "keras":
+        keras_model().save(source)
+    else:
+        keras_model().export(str(source), verbose=False)
+    reply = run_job(wire.EXPORT, plan(source, tmp_path / "m.onnx"))
+    assert all(one["max_rel"] < 1e-4 for one in reply["differences"])
+    assert [one["batch"] for one in reply["differences"]] == [1, 2]
+    assert (tmp_path / "m.onnx").is_file()
+    assert os.listdir(settings) == ["keras.json"]  # noqa: PTH208 - names
+
+
+def test_keras_reads_no_settings_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("KERAS_HOME", "/of/the/user")
+    (tmp_path / "saved").mkdir()
+    opened(plan(tmp_path / "saved", tmp_path / "m.onnx"), tmp_path / "own")
+    assert Path(os.environ["KERAS_HOME"]).is_relative_to(tmp_path / "own")

@@ -94,6 +94,8 @@ def test_every_missing_provider_of_a_chain_is_named() -> None:
 
 def test_text_from_a_model_cannot_become_markup() -> None:
     assert plain('<a href="x">node</a>') == '&lt;a href="x"&gt;node&lt;/a&gt;'
+    assert plain("$\\href{x}{y}$ %{x} 5 %") == "&#36;\\href{x}{y}&#36; &#37;{x} 5 %"
+    assert plain("a\u202eb\n\x1b[1m") == "a\\u202eb\\n\\x1b[1m"
 
 
 # --- latency of one trial ------------------------------------------------------------------------------

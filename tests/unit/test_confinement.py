@@ -12,8 +12,10 @@ import pytest
 
 from core import wire
 from core.process import worker_output
-from core.process.confinement import PATHS, PLANS, contestant_rules, nested_plan
+from core.process.confinement import PATHS, PLANS, confined, contestant_rules, nested_plan
+from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.wire import sandbox
+from core.worker import sandbox as worker_sandbox
 
 # Fields of plans that hold text, but no path.
 NO_PATHS = {
@@ -163,6 +165,75 @@ ON_CUDA = {**wire.default_session_plan(), "providers": [{"name": "CUDAExecutionP
 def test_devices_and_compilers_get_what_they_need(changes: Any, gpu: bool, processes: bool) -> None:
     found = rules_of(**changes)
     assert (found["gpu"], found["processes"]) == (gpu, processes)
+
+
+@pytest.mark.parametrize("name", KNOWN_PROVIDERS)
+def test_only_providers_of_devices_get_device_nodes(name: str) -> None:
+    on_cpu = {f"{one}ExecutionProvider" for one in ("CPU", "Dnnl", "Xnnpack", "ACL")}
+    session = {**wire.default_session_plan(), "providers": [{"name": name, "options": {}}]}
+    session["providers"].append({"name": "CPUExecutionProvider", "options": {}})
+    assert rules_of(session=session)["gpu"] is (name not in on_cpu)
+
+
+def test_only_jobs_that_use_devices_get_device_nodes() -> None:
+    for job in (one for one in WITHOUT_FILES if one not in (wire.FORKSERVER, wire.CONTESTANT)):
+        with confined(job, {}, "", no_files) as asked:
+            uses = job in (wire.ENVIRONMENT, wire.CAPABILITIES)
+            assert (job, asked.payload[sandbox.KEY]["gpu"]) == (job, uses)
+    for name, expected in (("CUDAExecutionProvider", True), ("CPUExecutionProvider", False)):
+        session = {**wire.default_session_plan(), "providers": [{"name": name, "options": {}}]}
+        for job, given in (
+            (wire.SAVE_GRAPH, {"model_path": "/m.onnx", "graph_path": "", "session": session}),
+            (wire.ACCURACY, {"model_path": "/m.onnx", "scores_path": "", "session": session}),
+            (wire.ANSWERS, {"plan": plan(session=session), "outputs": ""}),
+            (wire.EXPLAIN, {"sides": [plan(), plan(session=session)], "output": ""}),
+            (wire.LOADGEN, {"plan": plan(session=session)}),
+        ):
+            with confined(job, given, "", no_files) as asked:
+                assert (job, asked.payload[sandbox.KEY]["gpu"]) == (job, expected)
+    for job in (wire.INSPECT, wire.NAMED_MODEL, wire.TRANSFORM):
+        with confined(job, {"path": "/m.onnx"}, "", no_files) as asked:
+            assert not asked.payload[sandbox.KEY]["gpu"]
+
+
+NODES = {
+    # of /dev -> whether a worker that uses a GPU opens it
+    **dict.fromkeys(("nvidia0", "nvidia15", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"), True),
+    **dict.fromkeys(("nvidia-caps", "nvidia-modeset", "dri", "kfd"), True),
+    **dict.fromkeys(("sda", "nvme0n1", "mem", "kmsg", "kvm", "fuse", "tty", "shm", "dri2", "zero"), False),
+}
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_the_nodes_of_gpus_are_opened_for_their_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: bool
+) -> None:
+    """On a machine with these nodes: this one may have no GPU."""
+    for name in NODES:
+        (tmp_path / "dev" / name).mkdir(parents=True)
+    opened: dict[str, int] = {}
+
+    def allow(ruleset: int, path: str, rights: int) -> None:
+        opened[path] = opened.get(path, 0) | rights
+
+    def found(root: Path, pattern: str) -> list[Path]:
+        assert root == Path("/")
+        return [Path("/") / one.relative_to(tmp_path) for one in real_glob(tmp_path, pattern)]
+
+    real_glob = Path.glob
+    monkeypatch.setattr(Path, "glob", found)
+    monkeypatch.setattr(worker_sandbox, "_code", set)
+    monkeypatch.setattr(worker_sandbox, "_without_private", lambda folder, private: iter([folder]))
+    monkeypatch.setattr(worker_sandbox, "_allow_one", allow)
+    worker_sandbox._allow(0, sandbox.rules(gpu=gpu), (1 << 16) - 1)
+    assert {name for name in NODES if f"/dev/{name}" in opened} == {
+        name for name, uses in NODES.items() if uses and gpu
+    }
+    if gpu:
+        assert opened["/dev/nvidia0"] == worker_sandbox._WRITES | worker_sandbox._IOCTL
+    assert [
+        one for one, rights in opened.items() if rights & worker_sandbox._IOCTL and "/dev/" not in one
+    ] == []
 
 
 def test_a_list_of_data_opens_its_folder_but_never_the_home(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +23,13 @@ from core.wire.channel import BrokenChannel
 from core.wire.errors import Cancelled, ModelError, SpecError, WorkerError
 from core.wire.runtime import OWN
 from tests import raw_comparisons
+
+
+def log_file(text: bytes = b"") -> Any:
+    """Return an open log of a worker."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the worker closes it
+    file.write(text)
+    return file
 
 
 class Far:
@@ -159,7 +166,7 @@ class TestEnds:
 
     def test_a_worker_that_cannot_be_ended_is_closed_all_the_same(self) -> None:
         ours, theirs = socket.socketpair()
-        log = io.BytesIO()
+        log = log_file()
         owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda self, worker: 1 / 0})()
         worker = Worker(owner, "one", 17, ours, log)
         with theirs:
@@ -177,7 +184,7 @@ class TestEnds:
             (),
             {"cancel": threading.Event(), "end": lambda *_: None, "exit_status": lambda *_: 3},
         )()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO(b"out of luck\n"))
+        worker = Worker(owner, "one", 17, ours, log_file(b"out of luck\n"))
         theirs.close()
         with pytest.raises(WorkerError, match=r"`one`.* 3 .*`block`"):
             worker.ask(wire.BLOCK, {}, timeout_s=5.0)
@@ -203,9 +210,11 @@ class TestEnds:
         ours, theirs = socket.socketpair()
         ended: list[Worker] = []
         owner: Any = type(
-            "Owner", (), {"cancel": threading.Event(), "end": lambda _, one: ended.append(one)}
+            "Owner",
+            (),
+            {"cancel": threading.Event(), "paused_s": 0.0, "end": lambda _, one: ended.append(one)},
         )()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        worker = Worker(owner, "one", 17, ours, log_file())
         with theirs:
             theirs.sendall(reply + b"\n")
             with pytest.raises(WorkerError, match=words):
@@ -216,7 +225,7 @@ class TestEnds:
     def test_an_error_that_it_reports_leaves_it_alive(self) -> None:
         ours, theirs = socket.socketpair()
         owner: Any = type("Owner", (), {"cancel": threading.Event(), "end": lambda *_: None})()
-        worker = Worker(owner, "one", 17, ours, io.BytesIO())
+        worker = Worker(owner, "one", 17, ours, log_file())
         with theirs:
             theirs.sendall(b'{"id": 1, "error": {"type": "ModelError", "message": "No.", "hint": ""}}\n')
             with pytest.raises(ModelError, match=r"No\."):
@@ -290,3 +299,18 @@ def test_a_runtime_that_does_not_exist_leaves_nothing_open(
     with Workers(threading.Event()) as workers, pytest.raises(SpecError, match="gone"):
         workers.start("one", runtime="gone")
     gc.collect()  # a leak is a warning, which fails the test
+
+
+@pytest.mark.parametrize("refused", ["TemporaryFile", "socketpair"])
+def test_a_system_without_descriptors_is_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    library = module.tempfile if refused == "TemporaryFile" else module.socket
+    with Workers(threading.Event()) as workers:
+        monkeypatch.setattr(library, refused, refuse)
+        with pytest.raises(WorkerError, match=r"could not be started: Too many open files\.") as caught:
+            workers.start("one")
+    assert "ulimit" in caught.value.hint

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given, settings, strategies
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from core.show.table import Column, tabulate
 from core.show.verdict import sentence
 from core.spec.settings import check_range, trial_setting
 from core.wire.errors import SpecError, range_rule
+from core.wire.units import visible
 from dashboard import fields, format
 from dashboard.widgets import tables
 
@@ -74,6 +80,73 @@ def test_changes_carry_their_sign() -> None:
 
 def test_markdown_in_names_is_literal_and_code_stays() -> None:
     assert format.plain("a_b [x](y) `c_d` $z$ :red[w]") == r"a\_b \[x\](y) `c_d` \$z\$ \:red\[w\]"
+    assert format.plain("**a**\n5.2 ms -5 %") == "\\*\\*a\\*\\*\n5.2 ms -5 %"
+
+
+PICTURE = "![x](http://x.example/x.png)"
+_PIECES = (
+    *("`", "``", "\\", PICTURE, "[a](b)", "<b>", "&amp;", "&#60;", "*", "__", "~~", "#", ">", "|", "$", "\n"),
+    *("- ", "+ ", "1. ", "2) ", "---", "===", ":red[", "a", " ", ":", "]", "(", "\u202e", "\x1b[1m", "é"),
+)
+_NASTY = strategies.lists(strategies.sampled_from(_PIECES), max_size=12).map("".join)
+_MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def inlines(markdown: str) -> list[Token]:
+    """The inline tokens; there is no other block than paragraphs."""
+    blocks = _MARKDOWN.parse(markdown)
+    assert {one.type for one in blocks} <= {"paragraph_open", "inline", "paragraph_close"}, markdown
+    return [token for block in blocks for token in block.children or []]
+
+
+def without(text: str, signs: str) -> str:
+    return "".join(one for one in text if one not in signs)
+
+
+@given(_NASTY)
+@settings(deadline=None)
+def test_no_text_becomes_markup(text: str) -> None:
+    text = "\n".join(line.strip() for line in text.split("\n"))
+    tokens = inlines(format.plain(text))
+    assert {one.type for one in tokens} <= {"text", "text_special", "code_inline", "softbreak", "hardbreak"}
+    shown, wanted = "".join(one.content for one in tokens), "".join(map(visible, text.split("\n")))
+    assert without(shown, " `\u2060") == without(wanted, " `")
+
+
+@given(_NASTY)
+@settings(deadline=None)
+def test_no_name_leaves_its_code_span(name: str) -> None:
+    [token] = inlines(format.code(name))
+    assert token.type == "code_inline"
+    assert token.content.strip() == visible(name).strip()
+    assert {one.type for one in inlines(format.label(name))} <= {"text", "code_inline"}
+
+
+@pytest.mark.parametrize("text", [f"The node `{PICTURE}`` is", f"`a\n\n{PICTURE}`", f"a` {PICTURE} ``"])
+def test_a_picture_does_not_hide_between_backticks(text: str) -> None:
+    assert PICTURE not in format.plain(text).replace(f"`{PICTURE}`", "")
+    assert "image" not in {one.type for one in inlines(format.plain(text))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(":material/verified:", ":material_verified:", ":streamlit:"),
+        *("https://x.example", "HTTP://x.example", "www.x.example"),
+        *("a -> b", "->", "a <-> b", "a <- b", "a -- b", "a >= b", "a <= b", "a ~= b"),
+    ],
+)
+def test_what_streamlit_replaces_in_text_stays_as_it_is(text: str) -> None:
+    """Icons, links and arrows: Streamlit looks for them after it has read the escapes."""
+    shown = "".join(one.content for one in inlines(format.plain(text)))
+    replaced = r"(?i):material[/_]\w+:|:streamlit:|https?://|www\.|(?:^|\s)(?:<->|->|<-|--|[<>~]=)(?:\s|$)"
+    assert not re.search(replaced, shown)
+    assert without(shown, "\u2060") == text
+
+
+def test_no_icon_appears_in_code() -> None:
+    """Streamlit replaces the beginning of an icon's name everywhere before it reads the Markdown."""
+    assert ":material/" not in format.plain("a `:material/verified:`") + format.plain(":material/verified:")
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def rows() -> list[Measured]:
     ]
 
 
+def test_names_of_dimensions_cannot_put_markup_into_an_axis() -> None:
+    """An axis has the name of a free dimension, which a foreign model chooses."""
+    ranking, odd = rank_points(rows(), line_s=0.005, margin=0.02), "<a href='x'>$d$</a> %{x}"
+    whole = replace(plane_info(rows(), AXES, ranking), x_title=odd, y_title=odd)
+    line = replace(curve_info(rows()[:3], x=BATCH, y=["p50_s"]), x_title=odd)
+    for layout in (plane(whole).layout, curve(line).layout):
+        assert layout.xaxis.title.text == "&lt;a href='x'&gt;&#36;d&#36;&lt;/a&gt; &#37;{x}"
+    assert "<" not in plane(whole).layout.yaxis.title.text
+
+
 def test_a_plane_says_what_is_best_level_over_the_line_and_lost() -> None:
     info = plane_info(rows(), AXES, rank_points(rows(), line_s=0.005, margin=0.02))
     marks = {(one.x, one.y): one.mark for one in info.cells}

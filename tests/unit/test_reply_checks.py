@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core import wire
-from core.process.reply_checks import MOST_NUMBER, check_times, checked_reply, is_below
+from core.process.reply_checks import _PATHS, MOST_NUMBER, check_times, checked_reply, is_below
 from core.wire.channel import BrokenChannel, RequestChannel, line
 from core.wire.errors import TunerError, WorkerError, error_from_record
 from core.wire.plain_data import plain
@@ -160,6 +161,22 @@ def test_weights_outside_the_models_folder_are_refused(location: str) -> None:
     assert is_below("weights/a..b.bin")
 
 
+WITH_PATHS = [one for one in REQUESTS if one.reply in _PATHS and one.reply is not wire.InstallReply]
+
+
+def least(kind: Any) -> Any:
+    """The smallest value of a reply's type."""
+    if typing.is_typeddict(kind):
+        hints = typing.get_type_hints(kind)
+        return {name: least(hints[name]) for name in kind.__required_keys__}
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return inner[0]
+    if type(None) in inner:
+        return None
+    return (origin or (inner and inner[0]) or (dict if kind is Any else kind))()
+
+
 def named(path: str) -> dict[str, Any]:
     return {"path": path, "notes": []}
 
@@ -189,6 +206,41 @@ class TestPaths:
                 checked_reply(named(str(path)), wire.NAMED_MODEL, "The worker", plan)
         with pytest.raises(WorkerError, match="which the job was not given"):
             checked_reply(named(f"{folder}/\0"), wire.NAMED_MODEL, "The worker", plan)
+
+    @pytest.mark.parametrize("request_", WITH_PATHS, ids=str)
+    def test_no_reply_names_a_file_that_its_plan_does_not_name(self, request_: wire.Request[Any]) -> None:
+        reply, plan = least(request_.reply), {"path": "/models/own", "folder": "/new"}
+        for name in _PATHS[request_.reply]:
+            given = {**reply, name: "/models/own"}
+            assert checked_reply(given, request_, "The worker", {"path": "/models/own"}) == given
+            for path in ("/etc/passwd", "/models/own/../../etc/passwd", "own", "/models/own\0", "\x1b[2J"):
+                with pytest.raises(WorkerError) as caught:
+                    checked_reply({**reply, name: path}, request_, "The worker", plan)
+                assert caught.value.message.isprintable()
+
+    @pytest.mark.parametrize("location", ["/etc/passwd", "../x", "a/../../x", ""])
+    def test_no_reply_names_weights_outside_the_folder(self, location: str) -> None:
+        plan = {"path": "/m.onnx"}
+        model = {**least(wire.ModelInfo), "path": "/m.onnx"}
+        file = {"location": location, "size_bytes": 1, "sha256": ""}
+        with pytest.raises(WorkerError, match="not beside the model"):
+            checked_reply({**model, "external_data": [file]}, wire.INSPECT, "The worker", plan)
+        made = {**least(wire.TransformReply), "path": "/m.onnx"}
+        with pytest.raises(WorkerError, match="not beside the model"):
+            checked_reply({**made, "files": [location]}, wire.TRANSFORM, "The worker", plan)
+
+    def test_every_field_that_looks_like_a_path_is_checked(self) -> None:
+        """A new reply with a path fails here until it is in the table."""
+        looks = {
+            (request.reply, name)
+            for request in REQUESTS
+            if typing.is_typeddict(request.reply)
+            for name, hint in typing.get_type_hints(request.reply).items()
+            if hint is str and re.search(r"path|folder|file|^output$|^python$|^profile$|^pt2$", name)
+        }
+        looks -= {(wire.AccuracyReply, "output"), (wire.Environment, "python"), (wire.Capabilities, "python")}
+        assert looks <= {(reply, name) for reply, names in _PATHS.items() for name in names}
+        assert len(looks) > 5  # most replies name one
 
     def test_an_interpreter_lies_in_the_new_environment(self) -> None:
         reply = {

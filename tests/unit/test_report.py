@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from core.run.best_point import rank_points
+from core.show.escapes import md_plain
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -28,7 +29,6 @@ from core.show.report.subjects import (
 from core.show.setting_chips import changes_text
 from core.show.sheets import Fact, sweeps
 from core.show.sheets.trials import ITSELF, measured
-from core.show.table import md_plain
 from core.spec.axes import point_name
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
@@ -39,7 +39,10 @@ from tests.reading import tells
 from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
-EVIL = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
+EVIL = (
+    '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
+    " $x$ %{y}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +239,9 @@ def test_no_name_becomes_markup(store: Store, kinds: dict[str, list[str]]) -> No
     data = json.dumps(_figures(text))
     assert "<script" not in data
     assert "<img" not in data
+    assert "$x$" not in data
+    assert "%{y}" not in data
+    assert "&#36;x&#36; &#37;{y}" in data
     assert EVIL.split("`")[0] in "".join(page.texts)  # seen as what it is
     policy = next(attrs["content"] for tag, attrs in page.elements if tag == "meta" and "http-equiv" in attrs)
     assert policy is not None
@@ -251,6 +257,7 @@ def test_no_name_becomes_markdown(store: Store, kinds: dict[str, list[str]]) -> 
     lines = [one for one in outside.splitlines() if not one.startswith("<summary>")]  # those are HTML
     assert "](http" not in "".join(lines).replace("\\]", "")
     assert "@you" not in outside
+    assert "$x$" not in "".join(lines)
 
 
 def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, list[str]]) -> None:

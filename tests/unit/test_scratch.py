@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +124,140 @@ def test_another_users_folder_stays(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone_has_nothing_left(tmp_path: Path) -> None:
     assert scratch.remove_abandoned(tmp_path / "nowhere") == 0
+
+
+# --- what a hostile process leaves in it --------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is such a file system: a disk needs minutes for many files."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
+
+
+def nested(top: Path, depth: int) -> None:
+    """Folders in folders, with a file in the innermost; no path leads there."""
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("a folder", dir_fd=here)
+        inner = os.open("a folder", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=here))
+    os.close(here)
+
+
+def test_folders_nested_5000_deep_are_removed(in_memory: Path) -> None:
+    with scratch.folder(in_memory) as folder:
+        nested(folder, 5_000)
+        nested(folder / "a folder", 0)
+    assert list(in_memory.iterdir()) == []
+
+
+def test_the_nested_folders_of_a_killed_process_are_removed(
+    tmp_path: Path, holder: tuple[subprocess.Popen[str], Path], prefix: str
+) -> None:
+    process, folder = holder
+    nested(folder, 1_500)  # deeper than Python calls, and than a process opens files
+    process.kill()
+    process.wait()
+    assert scratch.remove_abandoned(tmp_path, prefix) == 1
+    assert not folder.exists()
+
+
+def test_names_that_are_no_text_and_every_kind_of_file_are_removed(tmp_path: Path) -> None:
+    (kept := tmp_path / "kept").mkdir()
+    (kept / "file").write_text("precious")
+    with scratch.folder(tmp_path / "own") as folder:
+        for name in (b"\xff\xfe", b"a\nb", b"\x1b[2J", b" ", b"-rf", b"x" * 255):
+            place = os.fsencode(folder) + b"/" + name
+            os.mkdir(place)  # noqa: PTH102 - bytes
+            os.close(os.open(place + b"/\xff" + name[:250], os.O_CREAT | os.O_WRONLY))
+        (folder / "link").symlink_to(kept)
+        (folder / "in").mkdir()
+        (folder / "in" / "link").symlink_to(kept / "file")
+        os.link(kept / "file", folder / "hard")
+        os.mkfifo(folder / "pipe")
+    assert list((tmp_path / "own").iterdir()) == []
+    assert (kept / "file").read_text() == "precious"
+    assert (kept / "file").stat().st_mode & 0o777 == 0o644 & ~umask()
+
+
+def umask() -> int:
+    os.umask(now := os.umask(0))
+    return now
+
+
+WITHOUT_RIGHTS = """
+import os, sys
+from pathlib import Path
+from core.process import scratch
+
+if os.geteuid() == 0:
+    os.setresgid(12345, 12345, 12345)
+    os.setresuid(12345, 12345, 12345)
+os.chdir(sys.argv[1])
+with scratch.folder(Path("own")) as folder:
+    (folder / "closed" / "in" / "deep").mkdir(parents=True)
+    (folder / "closed" / "file").write_text("x")
+    for one in ("closed/in/deep", "closed/in", "closed"):
+        (folder / one).chmod(0)
+print(os.listdir("own"))
+"""
+
+
+def test_folders_without_any_rights_are_removed() -> None:
+    """As a user who is not the superuser, for whom such folders are closed."""
+    with tempfile.TemporaryDirectory() as made:
+        if os.geteuid() == 0:
+            Path(made).chmod(0o777)
+            if not all(one.stat().st_mode & 1 for one in Path(made).parents):
+                pytest.skip("another user cannot reach the folder for temporary files")
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_RIGHTS, made],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_other_threads_go_on_while_100000_files_are_removed(in_memory: Path) -> None:
+    """The dashboard answers meanwhile: no call holds Python's lock for long."""
+    ends, turns = threading.Event(), [0]
+
+    def count() -> None:
+        while not ends.wait(0.001):
+            turns[0] += 1
+
+    with scratch.folder(in_memory) as folder:
+        for number in range(100_000):
+            os.close(os.open(folder / str(number), os.O_CREAT | os.O_WRONLY))
+        other = threading.Thread(target=count)
+        other.start()
+    ends.set()
+    other.join()
+    assert list(in_memory.iterdir()) == []
+    assert turns[0] > 20
+
+
+def test_what_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    with scratch.folder(tmp_path) as folder:
+        (folder / "in").mkdir()
+        (folder / "in" / "file").write_text("x")
+        (folder / "file").write_text("x")
+        monkeypatch.setattr(os, "unlink", refuse)
+    assert folder.exists()
+    monkeypatch.undo()
+    scratch.remove(folder)
+    scratch.remove(folder)  # it is gone
+    assert list(tmp_path.iterdir()) == []

@@ -312,7 +312,7 @@ class TestBlocks:
             ([0.001], {}, ""),
             ([], {}, "the clock did not advance"),
             ([0.001, 0.0], {}, "the clock did not advance"),
-            ([0.001], {"suspended_s": 3.0}, "the machine was suspended for 3.0 s"),
+            ([0.001], {"suspended_s": 3.0}, "the machine or ORTune was suspended for 3.0 s"),
         ],
     )
     def test_a_block_is_void_by_the_clock_or_its_counters(

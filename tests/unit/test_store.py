@@ -325,6 +325,16 @@ def test_unfinished_comparisons_of_dead_processes_fail(store):
     assert store.comparison("dead").error["message"].endswith(INTERRUPTED)
 
 
+def test_an_interrupted_trial_does_not_end_before_its_start(store):
+    later = time.time() + 86_400  # the clock was a day ahead when it began
+    store.create_trial(trial("runs", state="RUNNING", started_at=later), process="dead")
+    store.create_trial(trial("waits", state="WAITING"), process="dead")
+    began = time.time()
+    assert store.interrupt_orphans(lambda process, created_at: False) == 2
+    assert store.trial("runs").finished_at == later
+    assert store.trial("waits").finished_at >= began
+
+
 def test_rejected_measurement_is_not_reused(store):
     common = {"state": "COMPLETE", "fingerprint": "f1"}
     store.create_trial(trial("good", **common, finished_at=1.0, result=result(grade="B")))
@@ -640,7 +650,7 @@ def test_really_full_file_system_is_named(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "ortune-test", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", "size=800k", "ortune-test", str(folder)],
         capture_output=True,
         check=False,
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 
+from core.show.report.subjects import find
 from core.store import Query, Store
 from core.wire.errors import StoreError
 from tests import large_stores
@@ -114,6 +116,68 @@ def test_results_of_a_model_are_read_by_their_indexes(store: Store, plans: list[
     assert not scans(plans) + scans(plans, "comparisons")
     assert store.comparisons(compared_sha256=one.model_sha256)
     assert not scans(plans)
+
+
+def test_trials_of_a_kind_are_read_by_their_index(store: Store, plans: list[str]) -> None:
+    """A page asks for load tests or profiles among a hundred thousand measurements."""
+    assert not store.trials(kind="load", limit=2000)
+    assert store.trials(kind="profile")
+    store.trial_page(Query(kind="profile"))
+    assert plans
+    assert not scans(plans)
+    store.trials(kind="measure", state="WAITING")
+    store.trials(state="RUNNING", limit=1)
+    assert set(scans(plans)) == {"SCAN trials USING INDEX trials_unfinished"}  # it has no other rows
+
+
+def test_what_is_of_a_study_is_read_by_its_index(store: Store, plans: list[str]) -> None:
+    [name, *_] = store.comparison_studies()
+    plans.clear()
+    assert store.comparisons(study=name, limit=1)
+    assert store.studies(model_sha256=store.studies()[0].model_sha256)
+    assert not scans(plans, "comparisons")
+    assert not [step for step in scans(plans, "studies") if "studies_by_age" not in step]
+
+
+def test_a_report_is_found_without_reading_other_comparisons(store: Store, plans: list[str]) -> None:
+    """Each kind of result may have the given ID, also a sweep by its name."""
+    one = next(one for one in store.trials(kind="measure") if one.comparison)
+    study = next(one for one in store.comparison_studies() if " " in one)
+    plans.clear()
+    find(store, [one.id])
+    find(store, [study])
+    assert plans
+    assert not scans(plans)
+    assert not [step for step in scans(plans, "comparisons") if "COVERING INDEX" not in step]
+
+
+# Lists of everything read an index in their order, or one that has all that they need.
+_LISTS: Mapping[str, Callable[[Store], Any]] = {
+    "trials": lambda store: store.trials(limit=9),
+    "comparisons": lambda store: store.comparisons(limit=9),
+    "searches": lambda store: store.studies(limit=9),
+    "accuracies": lambda store: store.accuracies(limit=9),
+    "names of models": Store.model_names,
+    "labels": Store.labels,
+    "use of the disk": Store.disk_use,
+    "state of the store": lambda store: store.checksums(Query()),
+    **{
+        f"history, {order}": partial(Store.trial_page, query=Query(order=order))
+        for order in ("newest", "oldest", "p50", "gain", "study")
+    },
+    "history, model": lambda store: store.trial_page(Query(model_name="mlp_03", order="study")),
+    "history, failed": lambda store: store.trial_page(Query(states=("FAIL",))),
+    "history, stars": lambda store: store.trial_page(Query(starred=True)),
+    "history, label": lambda store: store.trial_page(Query(labels=("edge",))),
+}
+
+
+@pytest.mark.parametrize("name", _LISTS)
+def test_no_list_reads_a_whole_table_without_an_index(store: Store, plans: list[str], name: str) -> None:
+    _LISTS[name](store)
+    assert plans
+    tables = ("trials", "comparisons", "studies", "accuracies", "samples")
+    assert not [step for one in tables for step in scans(plans, one) if " INDEX " not in step]
 
 
 def test_unfinished_rows_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:

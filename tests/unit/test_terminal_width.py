@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any
 
 import pytest
@@ -236,6 +237,32 @@ def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     (point, failed) = csv.DictReader(io.StringIO(csv_text(sweeps.points(points()))))
     assert (point["a_dimension_with_a_name_0"], point["p95_ms"]) == ("128", "1200.0")
     assert (failed["state"], failed["error"]) == ("FAIL", "It crashed.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1+1", "+cmd", "-cmd|' /C calc'!A0", "@SUM(A1)", " =1+1", "\uff1d1+1", "\uff20x", "-1+cmd", "+1;2"],
+)
+def test_a_spreadsheet_evaluates_no_foreign_text(text: str) -> None:
+    """Neither in a cell nor in a head: a sweep has columns named after a model's dimensions."""
+    table = Table(columns=[Column(text, key=text), Column("b", "number", key="b")], rows=[(text, text)])
+    assert list(csv.reader(io.StringIO(csv_text(table)))) == [[f"'{text}", "b"], [f"'{text}", f"'{text}"]]
+
+
+@pytest.mark.parametrize("value", [-0.5, "-0.5", "+3.2 %", "-1e-3", "+1,024", "+0.5 ms", "a=b", "", "1-2"])
+def test_a_number_with_its_sign_is_no_formula(value: Any) -> None:
+    table = Table(columns=[Column("a", "number", key="a"), Column("b", key="b")], rows=[(value, 1)])
+    assert list(csv.reader(io.StringIO(csv_text(table))))[1] == [str(value), "1"]
+
+
+def test_markdown_of_a_table_has_no_foreign_markup() -> None:
+    nasty = (
+        "![x](http://x.example/p.png) [a](http://b) @user #12 `c` $d$ <img src=x> :tada: www.x.example GH-1"
+    )
+    text = md_text(Table(columns=[Column(nasty)], rows=[(nasty,), ("- a",)]))
+    assert "](" not in text.replace("\\]", "")
+    assert not re.search(r"@user|#12|(?<!\\)`|\$d|<img|:tada:|://|www\.|GH-1", text)
+    assert text.endswith("| \\- a |")
 
 
 def test_markdown_has_every_column_and_no_stray_bar() -> None:

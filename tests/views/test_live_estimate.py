@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -230,8 +231,8 @@ def test_an_estimate_and_its_trail_stay_gray_with_their_age_when_live_rests(
     before = followed(at, "glimpse.watch")
     assert before["state"] == "measuring"
     jobs(status("live-1", kind="live", state="COMPLETE"))  # its last numbers went with it
-    began = time.time()
-    monkeypatch.setattr(live_estimate.time, "time", lambda: began + 200)
+    later = time.monotonic() + 200
+    monkeypatch.setattr(live_estimate, "time", SimpleNamespace(monotonic=lambda: later))
     rests = followed(at.run(), "glimpse.watch")
     assert rests["state"] == "ended", "the component draws this state in gray"
     assert rests["pictures"] == before["pictures"]

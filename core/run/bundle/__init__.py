@@ -14,6 +14,7 @@ MANIFEST, CONFIG, SCRIPT, NEEDS, README = (
     *("bundle.json", "config.yaml", "run.py", "requirements.txt", "README.md"),
 )
 INPUTS, OUTPUTS = "samples/inputs.npz", "samples/outputs.npz"
+STORED = "bundle.zip"  # the bundle that the store keeps with a trial
 PIECE = 1 << 20  # bytes copied at once, so that no whole model is in memory
 
 

@@ -136,6 +136,7 @@ class _RunningComparison:
         self.interim_result = InterimResult(settings)
         self.latencies_s: dict[int, list[float]] = {}  # medians of the blocks, where throughput is compared
         self.began = time.monotonic()
+        self.paused_before_s = workers.paused_s
         self.first_block_s: float | None = None
         # Of each process of a screening: when its start began, and how many had failed by then.
         self.starts: list[tuple[float, int]] = []
@@ -188,8 +189,12 @@ class _RunningComparison:
         if not self.stage:
             self._footprints()
 
+    def _now(self) -> float:
+        """Monotonic seconds that stand still while ORTune is stopped: a pause spends no budget."""
+        return time.monotonic() - (self.workers.paused_s - self.paused_before_s)
+
     def _spent_s(self) -> float:
-        return time.monotonic() - self.began
+        return self._now() - self.began
 
     def _group(self, references: list[int], pending: list[int]) -> tuple[Outcome, list[int]]:
         """Compare the references with as many of `pending` as memory holds; return the rest too."""
@@ -266,7 +271,7 @@ class _RunningComparison:
         failed = len(self.launch_processes.lost_copies) + sum(
             one.error is not None for one in self.record.ran
         )
-        self.starts.append((time.monotonic(), failed))
+        self.starts.append((self._now(), failed))
         # A failed start, perhaps after its time limit, does not show how long the others take.
         took = [then - at for (at, had), (then, has) in itertools.pairwise(self.starts) if had == has]
         if not took:
@@ -340,7 +345,7 @@ class _RunningComparison:
         if launches == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
-        left_s = deadline - time.monotonic() - spending.after_s
+        left_s = deadline - self._now() - spending.after_s
         ratio = self.interim_result.variance_ratio(active, active)
         rounds = rounds_of_launch(
             spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, launches=launches
@@ -353,7 +358,7 @@ class _RunningComparison:
 
     def _stop(self, active: Sequence[int], launches: int, deadline: float) -> Outcome | None:
         spending = self._current_costs()
-        left_s = deadline - time.monotonic() - spending.after_s
+        left_s = deadline - self._now() - spending.after_s
         last = self.record.generations[-1].rounds
         made = rounds_for_p50(spending) if self.stage else self._rounds_of_group()  # a screening needs no p50
         least = min_rounds_of_next_launch(spending, made, launches)
@@ -377,9 +382,9 @@ class _RunningComparison:
             if not exact and done and self._is_late(deadline):
                 return None  # the budget ends within the launch: `_stop` returns the outcome
             self._report_round(max(1, len(rounds) - done), deadline)
-            began = time.monotonic()
+            began = self._now()
             if self._round(rounds[done] if exact else None):
-                self.rounds_s.append(time.monotonic() - began)
+                self.rounds_s.append(self._now() - began)
                 self.record.generations[-1].rounds += 1
                 done, self.made = done + 1, self.made + 1
             elif len(self.record.discarded) > MAX_DISCARDED:
@@ -393,7 +398,7 @@ class _RunningComparison:
         if exact or self.stage:
             return False
         spending = self._current_costs()
-        left_s = deadline - time.monotonic() - spending.after_s
+        left_s = deadline - self._now() - spending.after_s
         return self._rounds_of_group() < rounds_for_p50(spending) and not launches_left(spending, left_s, 1)
 
     def _is_late(self, deadline: float) -> bool:
@@ -402,7 +407,7 @@ class _RunningComparison:
             return False  # the starts are already paid for
         spending = self._current_costs()
         enough = self.stage or self._rounds_of_group() >= rounds_for_p50(spending)
-        return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
+        return enough and self._now() + spending.round_s + spending.after_s > deadline
 
     def _round(self, runs: int | None) -> bool:
         """Run one block of every live process; False when the counters show that the round is invalid."""
@@ -468,7 +473,7 @@ class _RunningComparison:
         )
 
     def _report_round(self, more: int, deadline: float) -> None:
-        now = time.monotonic()
+        now = self._now()
         if now - self.live_at < REPORT_S:
             return
         self.live_at = now
@@ -483,7 +488,7 @@ class _RunningComparison:
             deadline: of this group.
             before: number of the first launch that has not ended.
         """
-        now = time.monotonic()
+        now = self._now()
         measured = sorted({index for index, _ in self.interim_result.medians})
         found = self.interim_result.interim(measured, measured, before=before)
         launches = self.record.generations[-1].number + 1

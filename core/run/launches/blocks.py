@@ -98,14 +98,19 @@ def start_loaded(
 
 
 def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
-    """Run one block in a worker; raises as `Worker.ask`."""
+    """Run one block in a worker; raises as `Worker.ask`.
+
+    A pause of ORTune counts as a suspension of the machine: the worker may have been stopped with it.
+    """
     arguments = {
         "block_ns": pace.block_ns,
         "min_runs": pace.min_runs,
         "max_runs": pace.max_runs,
         "refill": pace.refill,
     }
-    return worker.ask(wire.BLOCK, arguments, timeout_s=pace.timeout_s)
+    reply = worker.ask(wire.BLOCK, arguments, timeout_s=pace.timeout_s)
+    reply["counters"]["suspended_s"] += worker.paused_s
+    return reply
 
 
 def park(worker: Worker) -> bool:

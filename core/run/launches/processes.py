@@ -65,7 +65,7 @@ class LaunchProcesses:
         Raises:
             Cancelled: the comparison was cancelled.
         """
-        began = time.monotonic()
+        began, paused_s = time.monotonic(), self.workers.paused_s
         number = len(self.record.generations)
         launch = Launch(number=number, order=[], layouts={}, start_s=0.0)
         self.record.generations.append(launch)
@@ -78,7 +78,7 @@ class LaunchProcesses:
                 continue
             self.starting(done, len(keys), self.entries[key[0]].label)
             self._start(key, launch, warm_cap_s)
-        launch.start_s = time.monotonic() - began
+        launch.start_s = time.monotonic() - began - (self.workers.paused_s - paused_s)
         return left
 
     def _start(self, key: Key, launch: Launch, warm_cap_s: float | None) -> None:

@@ -11,6 +11,7 @@ from core.evidence.measurement import Trial, model_text
 from core.evidence.verdict import words
 from core.run.bundle import CONFIG, INPUTS, NEEDS, OUTPUTS, README, SCRIPT
 from core.run.bundle.writing import Contents
+from core.show.escapes import code_span, md_plain
 from core.show.export import caution, export_python, export_yaml
 from core.spec import spec_from_dict
 from core.wire.access import library
@@ -111,13 +112,13 @@ def _readme(held: Contents) -> str:
     trial = held.trial
     told = model_text(trial.result)
     parts = [
-        f"# {_plain(held.record.name)}",
+        f"# {md_plain(held.record.name)}",
         f"An ONNX Runtime configuration measured with ORTune {__version__} (trial `{trial.id}`), "
         "with its model and recorded inputs and outputs.",
-        *([f"The model: {_plain(told)}."] if told else []),
+        *([f"The model: {md_plain(told)}."] if told else []),
         _gains(trial),
-        *([f"**Caution.** {_plain(doubt)}"] if (doubt := caution(trial)) else []),
-        *([f"**Outputs differ.** {_plain(why)}"] if (why := breach(trial.result)) else []),
+        *([f"**Caution.** {md_plain(doubt)}"] if (doubt := caution(trial)) else []),
+        *([f"**Outputs differ.** {md_plain(why)}"] if (why := breach(trial.result)) else []),
         "## Verify on your machine",
         "With ORTune, on the zip or on `config.yaml` in its folder:\n\n"
         "```sh\nortune verify THIS.zip\n```\n\n"
@@ -127,7 +128,7 @@ def _readme(held: Contents) -> str:
         "## Contents",
         "\n".join(_listed(held)),
         *_excluded_libraries(held.trial),
-        *([f"There are no recorded inputs and outputs. {_plain(held.no_sample)}"] if held.no_sample else []),
+        *([f"No recorded inputs and outputs. {md_plain(held.no_sample)}"] if held.no_sample else []),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -144,7 +145,7 @@ def _listed(held: Contents) -> list[str]:
         rows = held.sample["rows"]
         files[INPUTS] = f"the inputs of one run ({rows:,} sample{'s' * (rows != 1)})"
         files[OUTPUTS] = "its outputs"
-    return [f"- `{name}`: {what}" for name, what in files.items()]
+    return [f"- {code_span(name)}: {what}" for name, what in files.items()]
 
 
 def _excluded_libraries(trial: Trial) -> list[str]:
@@ -153,7 +154,7 @@ def _excluded_libraries(trial: Trial) -> list[str]:
     named = [library(text) for text in (*session.custom_op_libraries, *session.provider_libraries)]
     if not named:
         return []
-    listed = "\n".join(f"- `{_plain(one.name)}`, SHA-256 `{one.sha256}`" for one in named)
+    listed = "\n".join(f"- {code_span(one.name)}, SHA-256 `{one.sha256}`" for one in named)
     return [
         "## Not included\n\nNative libraries that the configuration needs. Get them from a source that "
         f"you trust, put them into a folder, and set `{ALLOW_LIBRARIES}` to that folder; `verify` and "
@@ -166,9 +167,4 @@ def _gains(trial: Trial) -> str:
     if not contrasts:
         return "It was measured without a comparison."
     one = contrasts[-1]
-    return f"Measured versus ONNX Runtime's default: {_plain(words(one) + different_outputs_words(one))}."
-
-
-def _plain(text: str) -> str:
-    """Return an untrusted name on one line, without Markdown markup."""
-    return " ".join(text.replace("`", "'").replace("<", "(").replace(">", ")").split())
+    return f"Measured versus ONNX Runtime's default: {md_plain(words(one) + different_outputs_words(one))}."

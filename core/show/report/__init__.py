@@ -81,6 +81,7 @@ class Report:
     result: Sequence[Section] = ()
     cost: Section | None = None
     method: Sequence[Section] = ()  # method and machine
+    signature: Section | None = None  # who signed, and the digests
     caveats: Sequence[str] = ()
     files: Sequence[File] = field(default=())
     tool_version: str = ""

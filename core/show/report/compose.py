@@ -20,7 +20,7 @@ from core.run.search.stored import answer_of
 from core.show import comparison_text, export, load_text, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
-from core.show.report import File, Price, Report, Section, cost, fleets
+from core.show.report import File, Price, Report, Section, cost, fleets, signed
 from core.show.report.subjects import (
     About,
     AboutComparison,
@@ -83,7 +83,14 @@ _UPGRADE = (
 _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
 
-def compose(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> Report:
+def compose(
+    about: About,
+    store: Store,
+    *,
+    price: Price | None = None,
+    recorded: str = "",
+    signature: Section | None = None,
+) -> Report:
     """Return the report on a result.
 
     Args:
@@ -91,7 +98,9 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         store: finds the search of a trial.
         price: of an hour of the machine; None: no costs.
         recorded: the demo's note that it was not measured here.
+        signature: from `signed.section`, with the digests; None: of the file that the store keeps.
     """
+    signature = signature or signed.section(about, store)
     match about:
         case AboutLoad():
             found = _load(about, store)
@@ -111,7 +120,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
             found = _upgrade(about, store)
         case AboutFleet():
             found = fleets.report_parts(about.summary)
-    return Report(**{**found, "recorded": recorded})
+    return Report(**{**found, "recorded": recorded, "signature": signature})
 
 
 # --- kinds of results ---------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from core.show.escapes import code_span, md_plain
 from core.show.format import when
 from core.show.report import File, Report, Section
 from core.show.sheets import Fact, Part
-from core.show.table import Table, md_plain, table_texts
+from core.show.table import Table, table_texts
 from core.wire.units import visible
 
 _ICONS = {"green": "🟢", "blue": "🔵", "orange": "🟠", "red": "🔴", "gray": "⚪"}
@@ -37,13 +38,15 @@ def markdown(report: Report) -> str:
         "",
         *_details("Machine and method", [x for one in report.method for x in _section(one)]),
     ]
+    if report.signature is not None:
+        lines += ["", *_details(report.signature.title, _parts(report.signature.parts))]
     if report.caveats:
         lines += ["", *_details("Caveats", [f"- {md_plain(one)}" for one in report.caveats])]
     for file in report.files:
         lines += ["", *_details(f"YAML: {_summary(file.name)}", _yaml(file))]
     at = f", {when(report.measured_at)}" if report.measured_at else ""
     version = md_plain(report.tool_version)
-    lines += ["", f"<sub>{report.kind} `{visible(report.id)}`{at}, measured by ORTune {version}</sub>", ""]
+    lines += ["", f"<sub>{report.kind} {code_span(report.id)}{at}, measured by ORTune {version}</sub>", ""]
     return "\n".join(lines)
 
 

@@ -23,11 +23,10 @@ from core.show.verdict import stored_comparison
 from core.spec import spec_from_dict
 from core.spec.axes import STUDY_PREFIX, axes_of_study
 from core.spec.space import Axis
-from core.store import ModelRecord, Store, StudyRecord
+from core.store import ModelRecord, Query, Store, StudyRecord
 from core.store.library import resolve_model
 from core.wire.errors import SpecError, StoreError, TunerError
 
-LISTED = 2000  # newest comparisons that are searched for a study name
 CARD = "scorecard #"
 
 _TOKEN = re.compile(r"#?([0-9a-f]{6,})")
@@ -193,11 +192,9 @@ def _searches(store: Store, ref: str) -> list[About]:
 def _named(store: Store, ref: str) -> list[About]:
     """Return sweeps and scorecards by name or by the characters after `#`."""
     token = _TOKEN.fullmatch(ref)
-    names = dict.fromkeys(
-        one.study
-        for one in store.comparisons(limit=LISTED)
-        if one.study and (one.study == ref or (token and one.study.endswith(f"#{token[1]}")))
-    )
+    names = [
+        one for one in store.comparison_studies() if one == ref or (token and one.endswith(f"#{token[1]}"))
+    ]
     return [about for name in names if (about := of_study(store, name)) is not None]
 
 
@@ -285,7 +282,7 @@ def of_search(store: Store, record: StudyRecord) -> AboutSearch:
 
 def of_study(store: Store, name: str) -> About | None:
     """Return the sweep or scorecard of that name; None: there is none, or it is no longer stored."""
-    comparisons = [one for one in store.comparisons(limit=LISTED) if one.study == name]
+    comparisons = store.comparisons(study=name, limit=1)
     if not comparisons:
         return None
     if name.startswith(CARD):
@@ -329,7 +326,8 @@ def of_card(store: Store, card: Sequence[ScorecardRow], name: str) -> AboutScore
     comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)
     loads = {trial for row in card for trial in row.trials} - set(ids)
-    tested = [one for one in store.trials(kind="load", limit=LISTED) if one.id in loads] if loads else []
+    query = Query(kind="load", ids=sorted(loads), archived=True)
+    tested = store.trial_page(query, limit=len(loads))[0] if loads else []
     return AboutScorecard(name=name, rows=card, trials=[*_with_samples(store, list(ids)), *tested])
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from core.evidence.verdict import Color
+from core.show.escapes import md_plain
 from core.show.sheets import Fact, Line, Note, Part, Sheet, signatures
 from core.show.sheets.signatures import signature_fact
-from core.show.table import Column, Table, md_plain, md_text
+from core.show.table import Column, Table, md_text
 from core.wire.units import DASH, visible
 
 Document = Mapping[str, Any]  # an `output_types.VerifyDocument`
@@ -174,7 +175,7 @@ def as_markdown(document: Document) -> str:
     if change is not None:
         rows.append(("since then", change["state"], change["why"]))
     asked = Table(columns=[Column("question"), Column("answer"), Column("why")], rows=rows)
-    blocks.append(md_text(asked, cell=md_plain))
+    blocks.append(md_text(asked))
     parts: Sequence[Part] = [
         checks(document),
         *_remarks(document),
@@ -182,7 +183,7 @@ def as_markdown(document: Document) -> str:
         *targets(document),
     ]
     for one in parts:
-        blocks.append(md_text(one, cell=md_plain) if isinstance(one, Table) else md_plain(one.text))
+        blocks.append(md_text(one) if isinstance(one, Table) else md_plain(one.text))
     blocks += [md_plain(text) for text in document["notes"]]
     return "\n\n".join(blocks)
 

@@ -12,6 +12,7 @@ import streamlit as st
 
 from core.api.judging import decision as stored_decision
 from core.api.references import open_folders, with_relative_paths
+from core.show.export import file_stem
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec
@@ -193,7 +194,7 @@ def _yaml(one: ModelEvaluation, number: int, threshold: float) -> None:
         st.download_button(
             f"YAML with threshold {threshold:.3f}",
             text,
-            file_name=f"{one.accuracy.model_name}.yaml",
+            file_name=f"{file_stem(one.accuracy.model_name)}.yaml",
             mime="application/yaml",
             key="accuracy.yaml",
             icon=":material/download:",

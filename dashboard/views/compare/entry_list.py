@@ -264,7 +264,7 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
             found = setting_chips.differences(entry.spec, baseline.spec) if baseline is not None else []
             st.caption(
                 format.plain(" · ".join([entry.source, *(one.chip for one in found)])),
-                help="  \n".join(f"`{one.full}`" for one in found) or None,
+                help="  \n".join(format.code(one.full) for one in found) or None,
             )
             if missing := _lacking(record, entry) or _missing_provider(entry):
                 color, word = ("orange", "falls back") if can_load(record, entry) else ("red", "cannot load")

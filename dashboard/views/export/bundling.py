@@ -100,7 +100,8 @@ def _download(made: Mapping[str, Any], name: str) -> None:
         st.caption(format.plain(f"Signed with the key of {made['signer']}."))
     if made["size_bytes"] > MOST_DOWNLOAD_BYTES:
         st.info(
-            f"It is {size(made['size_bytes'])}: too large to download here. It is on the server at `{path}`.",
+            f"It is {size(made['size_bytes'])}: too large to download here. It is on the server at "
+            f"{format.code(str(path))}.",
             icon=":material/folder:",
         )
         return

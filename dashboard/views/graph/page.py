@@ -100,7 +100,7 @@ def _follow_link() -> None:
         elif (record := state.store().model(model)) is not None:
             state.choose_model(record)
         else:
-            st.info(f"The library has no model `{model[:12]}`; the current one is shown.")
+            st.info(f"The library has no model {format.code(model[:12])}; the current one is shown.")
     except TunerError as error:
         messages.report(error)
 

@@ -131,7 +131,7 @@ def _use(record: ModelRecord, page: str) -> None:
 @st.dialog("Delete the model?", icon=":material/delete:")
 def _confirm(record: ModelRecord) -> None:
     own = Path(record.path).is_relative_to(home())
-    what = "Its files are deleted." if own else f"The file stays where it is: `{record.path}`."
+    what = "Its files are deleted." if own else f"The file stays where it is: {format.code(record.path)}."
     st.markdown(
         f"**{format.plain(record.name)}** is removed from the library. {what} Its trials stay in the history."
     )

@@ -317,7 +317,8 @@ def _inserted(profile: Profile, result: Mapping[str, Any]) -> None:
     for node in nodes:
         kinds[node.op_type] = kinds.get(node.op_type, 0) + 1
     share = sum(node.share for node in nodes)
-    names = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda kv: -kv[1]))
+    ordered = sorted(kinds.items(), key=lambda kv: -kv[1])
+    names = format.plain(", ".join(f"{count} {kind}" for kind, count in ordered))
     fp32 = (result.get("casts") or {}).get("computes_in_float32")
     extra = " The heavy operators compute in **FP32** behind these Casts." if fp32 else ""
     st.caption(

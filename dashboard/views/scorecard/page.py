@@ -21,6 +21,7 @@ from core.api.judging import (
 )
 from core.api.references import open_folders, with_relative_paths
 from core.api.session import Status
+from core.show.export import file_stem
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
@@ -377,7 +378,7 @@ def _take_away(card: Sequence[ScorecardRow]) -> None:
         st.download_button(
             "YAML with targets",
             yaml_of(row),
-            file_name=f"{row.subject.record.name}-scorecard.yaml",
+            file_name=f"{file_stem(row.subject.record.name)}-scorecard.yaml",
             mime="application/yaml",
             key="scorecard.download",
             icon=":material/download:",

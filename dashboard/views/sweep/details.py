@@ -6,6 +6,7 @@ import streamlit as st
 
 from core.api.sweeping import Measured, Point, SweepRanking
 from core.show import verdict
+from core.show.export import file_stem
 from core.show.sheets import sweeps
 from core.spec.axes import point_name
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
@@ -45,7 +46,8 @@ def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
                 disabled=True,
                 help="Select a point first.",
             )
-        tables.download(table, f"curve_{'_'.join(one.name for one in shown.axes)}.csv", key="sweep.csv")
+        name = file_stem("_".join(one.name for one in shown.axes))  # names of dimensions are the model's
+        tables.download(table, f"curve_{name}.csv", key="sweep.csv")
 
 
 def _take_row() -> None:

@@ -177,7 +177,7 @@ def _event(visitor: str, wanted: str, margin: float, model: str, *, is_default: 
     status, shared = _status(), _shared()
     told, told_at = shared.last.get(visitor, ({}, 0.0))
     if (newest := _estimate_for(status, visitor)) and newest != told:
-        told, told_at = newest, time.time()
+        told, told_at = newest, time.monotonic()
         with shared.lock:
             shared.last.pop(visitor, None)
             shared.last[visitor] = told, told_at
@@ -186,7 +186,7 @@ def _event(visitor: str, wanted: str, margin: float, model: str, *, is_default: 
     if told.get("model") != model:
         told = {}
     return live_events.of_estimate(
-        status, told, wanted, is_default=is_default, margin=margin, age_s=time.time() - told_at
+        status, told, wanted, is_default=is_default, margin=margin, age_s=time.monotonic() - told_at
     )
 
 

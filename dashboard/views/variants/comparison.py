@@ -15,7 +15,7 @@ from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.spec.datasets import DatasetSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import configurations, messages, session_jobs, state
+from dashboard import configurations, format, messages, session_jobs, state
 from dashboard.charts import compare_charts
 from dashboard.views.accuracy import evaluations
 from dashboard.views.variants import create as variant_maker
@@ -57,7 +57,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord], data: DatasetSpec | Non
     )
     with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
-            f"Against {root.name}",
+            f"Against {format.label(root.name)}",
             list(names),
             key=CHOSEN,
             format_func=lambda sha: names.get(sha, sha[:12]),

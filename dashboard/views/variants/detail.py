@@ -235,9 +235,9 @@ def _download(record: ModelRecord, facts: sheets.Facts) -> None:
         icon=":material/download:",
         on_click="ignore",
         disabled=bool(missing) or too_large,
-        help=f"The file `{missing[0]}` is gone."
+        help=f"The file {format.code(str(missing[0]))} is gone."
         if missing
-        else f"Too large for a browser: copy it from `{record.path}`."
+        else f"Too large for a browser: copy it from {format.code(record.path)}."
         if too_large
         else "One file."
         if len(files) == 1

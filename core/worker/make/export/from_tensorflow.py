@@ -63,6 +63,8 @@ def opened(plan: ExportPlan, folder: Path) -> Original:
         ModelError: Keras cannot load the model.
     """
     require_packages()
+    # Keras opens its settings in the home folder, which the sandbox refuses; a saved model needs none of them
+    os.environ["KERAS_HOME"] = str(folder / "keras_home")
     source, opset = Path(plan["path"]), min(plan["opset"], NEWEST_OPSET)
     note = f"opset {opset} instead of {plan['opset']}: the newest that tf2onnx writes"
     return Original(
