@@ -103,7 +103,7 @@ def test_an_answer_is_kept_with_its_run(client: Session, made_up: None, square: 
     assert [one.id for one in fleet.runs()] == [run.id]
     assert measured() == [one.key for one in run.answers]
     assert any(one.progress is not None and one.progress.total == 20 for of in seen for one in of.answers)
-    assert no_process_is_left(client.store.folder)
+    wait_until(lambda: no_process_is_left(client.store.folder))
 
 
 def test_a_failure_has_its_error_and_its_log(client: Session, made_up: None, square: Path) -> None:
@@ -130,7 +130,7 @@ def test_cancel_ends_the_processes(client: Session, made_up: None, square: Path)
     run = fleet.ask([asked(square, 600)], session=client, control=control, on_change=stop)
     assert (run.state, only(run).state) == ("CANCELLED", "CANCELLED")
     assert only(run).document is not None
-    assert no_process_is_left(client.store.folder)
+    wait_until(lambda: no_process_is_left(client.store.folder))
 
 
 def test_the_winners_of_a_search_are_compared_on_every_host(
