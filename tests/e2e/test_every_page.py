@@ -100,10 +100,11 @@ WAITING = ("Sweep", "Load", "Profile", "Explain", "Machine", "Scorecard", "Accur
 
 
 def evaluate(open_it: Open) -> None:
-    """Evaluate the sample model on its data: what is recorded of another machine is not shown on this one."""
+    """Evaluate the sample model on its data, unless the recorded evaluation is of a machine like this one."""
     page = open_it("/accuracy")
-    button(page, "dataset.sample").click()
-    button(page, "accuracy.run").click()
+    if not keyed(page, "accuracy.cards").is_visible():
+        button(page, "dataset.sample").click()
+        button(page, "accuracy.run").click()
     expect(keyed(page, "accuracy.cards")).to_be_visible(timeout=JOB_MS)
     page.close()
 
