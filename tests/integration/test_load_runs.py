@@ -44,10 +44,10 @@ def disturbed(done: Done) -> bool:
 
 def test_a_limit_that_holds_passes_and_one_that_cannot_hold_fails(line: CommandLine, slow: str) -> None:
     options = ("--rate", "40", "--duration", "2s", "--json", "-q")
-    passed = line.run("load", slow, *options, "--limit", "p50<=400ms")
+    passed = line.run("load", slow, *options, "--limit", "p50<=10000ms")  # holds beside other programs, too
     (point,) = passed.document["load"]["points"]
     assert point["requests"] > 40
-    assert [one["limit"] for one in point["limits"]] == ["p50<=400ms"]
+    assert [one["limit"] for one in point["limits"]] == ["p50<=10000ms"]
     assert disturbed(passed) or passed.code == 0
     failed = line.run("load", slow, *options, "--limit", "p50<=0.1ms")
     assert disturbed(failed) or failed.code == EXIT_FAILED
