@@ -62,14 +62,13 @@ docs: $(VENV)/.dev ## Build the site of docs/ into site/; generated pages and li
 docs-serve: $(VENV)/.dev ## Show the site of docs/ while it is written
 	@$(BIN)/zensical serve
 
-# Fast tests first; each part prints its time, and the end names the slowest tests of all parts. Integration tests
-# also wait, for processes, polls and blocks of fixed length: on two cores a third process uses that time.
-PART = $(BIN)/pytest -m "not slow" --junitxml=.pytest_cache/$@-
+# Fast tests first; each part prints its time, and the end names the slowest tests of all parts.
+PART = $(BIN)/pytest -n 2 -m "not slow" --junitxml=.pytest_cache/$@-
 
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests
-	@$(PART)1.xml -n 2 --dist worksteal tests/unit
-	@$(PART)2.xml -n 3 --dist loadfile tests/integration tests/views
-	@$(PART)3.xml -n 2 --dist worksteal tests/e2e
+	@$(PART)1.xml --dist worksteal tests/unit
+	@$(PART)2.xml --dist loadfile tests/integration tests/views
+	@$(PART)3.xml --dist worksteal tests/e2e
 	@$(BIN)/python -m tests.slowest $(foreach part,1 2 3,.pytest_cache/$@-$(part).xml)
 
 e2e: $(VENV)/.dev ## Browser tests alone
