@@ -46,7 +46,7 @@ def _queue() -> None:
     followed = session_jobs.own_job()
     own = followed[0].id if followed is not None else ""
     ask_s = OWN_REFRESH_S if session_jobs.is_busy() else REFRESH_S
-    actor = state.present_actor() or state.store().actor
+    actor = state.store().actor
     reader = hashlib.sha256(actor.person.encode()).hexdigest()[:16]  # each reads it with the private jobs
     name = f"queue-{own}-{reader}{'-all' * actor.sees_all}"
     show = partial(live_view.watch, name, partial(_event, own, actor), ask_s=ask_s, rerun=False)

@@ -57,8 +57,7 @@ def page() -> None:
 
 def _queue() -> None:
     """Draw the queue of the machine, as the person of this session may read it; nothing while it is empty."""
-    actor = state.present_actor() or state.store().actor
-    if queue := state.scheduler_for(actor).line():
+    if queue := state.scheduler_for(state.store().actor).line():
         st.markdown("#### Queue")
         tables.draw(
             models_and_machines.queue_table(queue),
