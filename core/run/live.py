@@ -357,9 +357,9 @@ class _Live:
                 self.blocks.popitem(last=False)
         if not by_throughput:
             return seconds
-        runs = sum(reply.get("stream_completed", ())) or len(reply["latencies_ns"])
-        window_s = reply.get("window_s") or sum(reply["latencies_ns"]) / 1e9
-        return window_s / runs / max(1, one.rows)
+        window_s = reply.get("window_s", sum(reply["latencies_ns"]) / 1e9)
+        runs = sum(reply.get("stream_completed", [len(reply["latencies_ns"])]))
+        return window_s / runs / max(1, one.rows) if runs else None
 
     def _check_wanted(self, wish: LiveRequest) -> None:
         """Abort a long estimate when its visitor has moved on; a short one finishes its point."""

@@ -342,7 +342,7 @@ class BlockReply(TypedDict):
     latencies_ns: list[int]  # of several streams: stream by stream
     started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
     counters: Counters
-    window_s: NotRequired[float]  # from the latest first start to the earliest last end of the streams
+    window_s: NotRequired[float]  # latest first start to earliest last end of the streams; 0: they never met
     # Of several streams only, each a list with one item for each stream:
     stream_runs: NotRequired[list[int]]  # runs
     stream_completed: NotRequired[list[float]]  # runs in the window; those that cross an edge in part

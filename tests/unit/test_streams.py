@@ -64,9 +64,10 @@ def test_a_run_that_crosses_an_edge_counts_with_its_share_inside() -> None:
     assert completed(FIRST, (40, 50)) == 0
 
 
-def test_streams_that_never_overlap_are_no_measurement() -> None:
-    with pytest.raises(WorkerError, match="2 streams did not run at the same time"):
-        common_window([runs_of((0, 10)), runs_of((10, 20))])
+def test_streams_that_never_overlap_have_an_empty_window_without_a_run() -> None:
+    streams = [runs_of((0, 10), (10, 20)), runs_of((25, 30))]
+    assert common_window(streams) == (25, 25)
+    assert [completed(one, (25, 25)) for one in streams] == [0, 0]
 
 
 def test_a_stream_goes_on_until_every_other_has_done_enough() -> None:
