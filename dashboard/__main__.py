@@ -123,7 +123,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
     from core.store import audit
     from dashboard import messages, state
     from dashboard.pages import PAGES
-    from dashboard.server import callbacks, live, people, upload
+    from dashboard.server import callbacks, live, people, thread_starts, upload
     from dashboard.server.shutdown import SignalHandling
 
     block_address_lookup()
@@ -134,6 +134,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
     audit.record("change", "server started", address=f"{address}:{port}", login=login, switches=switches)
     upload.keep_clean()
     callbacks.keep_whole()
+    thread_starts.watch()
 
     moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
     moved |= {f"/{one.old_name}": f"/{one.name}" for one in PAGES.values() if one.old_name}

@@ -56,6 +56,7 @@ with st.sidebar:
     login.account()
     accessibility.apply_fixes()
 messages.show_notice()
+messages.warn_not_stored(state.not_stored())
 page.run()
 if not state.is_following():
     form_state.keep()

@@ -5,11 +5,11 @@ A callback cannot draw, so it keeps its error or notice in the session, and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from core.store import ModelRecord
+from core.store import Held, ModelRecord
 from core.wire.errors import ErrorRecord, TunerError, record_from_error
 from dashboard.format import plain
 
@@ -75,6 +75,20 @@ def show_kept_error(place: str = "", title: str = "") -> None:
         return
     del st.session_state[ERROR]
     report(kept["error"], title)
+
+
+def warn_not_stored(found: Sequence[Held]) -> None:
+    """Say which results a full disk keeps out of the store, and where they are."""
+    if not found:
+        return
+    files = ", ".join(f"`{one.file}`" for one in found if one.file is not None)
+    where = f"Until it can be, results of the last jobs are kept as {files}." if files else ""
+    if any(one.file is None and one.row.state == "COMPLETE" for one in found):
+        where += " What has no file is lost when this server ends."
+    st.warning(
+        plain(f"{found[0].why} {where}") + "\n\n**What to do:** free disk space, then reload the page.",
+        icon=":material/save:",
+    )
 
 
 def notify(text: str) -> None:

@@ -6,6 +6,7 @@ numbers, text. Jobs of a session are in `session_jobs`, its errors and notices i
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from functools import partial
 from pathlib import Path
@@ -27,13 +28,14 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import Actor, ModelRecord, Store
+from core.store import Actor, Held, ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
     ErrorRecord,
     ModelError,
     SpecError,
+    StoreError,
     TunerError,
     record_from_error,
 )
@@ -86,6 +88,13 @@ def present_actor() -> Actor | None:
 def clean_up() -> None:
     """Mark running records whose process is gone as interrupted; every few seconds."""
     settled(_store())
+
+
+def not_stored() -> list[Held]:
+    """Return what a full disk keeps out of the store, after storing what has space now."""
+    with contextlib.suppress(StoreError):
+        _store().write_held()
+    return store().not_stored()
 
 
 @st.cache_resource(show_spinner=False)

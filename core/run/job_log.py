@@ -38,7 +38,8 @@ class JobLog:
         self._lock = lock
 
     def begin(self, entry: Queued) -> None:
-        """Record that the job runs now."""
+        """Record that the job runs now; what a full disk has kept from the store is written first."""
+        self._store.write_held()
         with self._lock:
             entry.state, entry.started_at, entry.began = "RUNNING", time.time(), time.monotonic()
         self.set_progress(entry, Progress(stage="start", done=0, total=0))
@@ -151,15 +152,17 @@ class JobLog:
     def _end_study(self, entry: Queued, ending: Ending) -> StoreError | None:
         if entry.job.study is None:
             return None
+        changes: dict[str, Any] = {
+            "state": ending.state,
+            "error": _recorded(ending.error),
+            "finished_at": entry.present(),
+            **({} if ending.result is None else {"answer": dict(ending.result)}),
+        }
         try:
-            self._store.update_study(
-                entry.job.study.id,
-                state=ending.state,
-                error=_recorded(ending.error),
-                finished_at=entry.present(),
-                **({} if ending.result is None else {"answer": dict(ending.result)}),
-            )
+            self._store.update_study(entry.job.study.id, **changes)
         except StoreError as failure:
+            with contextlib.suppress(StoreError):
+                self._store.hold(replace(self._store.study(entry.job.study.id), **changes), failure.message)
             return failure
         return None
 
@@ -171,13 +174,15 @@ class JobLog:
                 self._store.put_self_test(result["fingerprint"], data)
 
     def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:
-        """Save a row that the store rejected as a file; return the error that names the file."""
+        """Keep a row that the store rejected, its result as a file; return the error that names the file."""
+        self._store.hold(whole, failure.message)
         if whole.result is None:
             return failure
         try:
             path = self._store.rescue(whole)
         except StoreError as second:
             return StoreError(f"{failure.message} {second.message}", hint=failure.hint)
+        self._store.hold(whole, failure.message, path)
         move = "" if path.parent == self._store.folder else f", move the file into `{self._store.folder}`"
         return StoreError(
             f"{failure.message} The result was kept as `{path}`.",
@@ -212,7 +217,11 @@ def clean_up(store: Store) -> None:
 
     A store that cannot be written can still be read; then everything stays until a later start.
     """
-    for put_right in (store.import_rescued, partial(store.interrupt_orphans, is_owner_alive)):
+    for put_right in (
+        store.import_rescued,
+        store.write_held,
+        partial(store.interrupt_orphans, is_owner_alive),
+    ):
         with contextlib.suppress(StoreError):
             put_right()
     scratch.remove_abandoned()

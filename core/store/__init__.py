@@ -14,7 +14,7 @@ from core.store.restoring import lost_by_restore, restore
 from core.store.rows import PRUNED, RAW_FIELDS
 from core.store.sharing import Actor
 from core.store.statements import MIN_PREFIX
-from core.store.store import Stamps, Store
+from core.store.store import Held, Stamps, Store
 from core.store.tags import Change, Tags
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Change",
     "CheckResult",
     "Deletion",
+    "Held",
     "ModelRecord",
     "Order",
     "PruneResult",

@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core import wire
 from core.evidence.comparison import Comparison
@@ -71,6 +71,17 @@ SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at o
 
 Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
 
+Ended = Trial | Comparison | StudyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row that ended and could not be written."""
+
+    row: Ended
+    why: str
+    file: Path | None  # with its result
+
 
 class Store:
     """The database at one path; its folder also holds artifacts, uploaded models and caches."""
@@ -91,6 +102,7 @@ class Store:
         if self.folder == home() and (words := close_home()):
             _log.warning("%s", words)
         self.actor = Actor(sharing.os_user())
+        self._held: dict[str, Held] = {}  # by id; of all persons
 
     def for_person(self, person: str, *, sees_all: bool) -> Store:
         """Return this store for one person: new rows are this person's.
@@ -148,6 +160,7 @@ class Store:
             found = update(db, TRIALS, trial_id, columns)
             if found:
                 put_samples(db, trial_id, samples)
+        self._held.pop(trial_id, None)
         return found
 
     def trial(self, trial_id: str) -> Trial:
@@ -173,10 +186,10 @@ class Store:
                 f"The raw measurements of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
                 hint=rows.REMEDY,
             ) from error
-        if found.result is None:
-            return found
-        whole: Any = {**found.result, **raw}
-        return replace(found, result=whole)
+        if found.result is not None:
+            whole: Any = {**found.result, **raw}
+            found = replace(found, result=whole)
+        return self._as_ended(found)
 
     def _read(self, table: Table[Record], row: Row) -> Record:
         try:
@@ -190,12 +203,22 @@ class Store:
     def _one(self, table: Table[Record], ref: str) -> Record:
         with self._reading() as db:
             row = by_id(db, table, ref)
-        return self._read(table, row)
+        return self._as_ended(self._read(table, row))
+
+    def _undamaged(self, table: Table[Record], found: Iterable[Row]) -> list[Record]:
+        return [self._as_ended(one) for one in rows.undamaged(found, table.read)]
+
+    def _as_ended(self, found: Record) -> Record:
+        """Return a row, or the one that is held for it."""
+        held = self._held.get(getattr(found, "id", ""))
+        return found if held is None else cast(Record, held.row)
 
     def _change(self, table: Table[Any], row_id: str, changes: Mapping[str, Any]) -> bool:
         columns = table.columns(changes)
         with self._database.writing() as db:
-            return update(db, table, row_id, columns)
+            found = update(db, table, row_id, columns)
+        self._held.pop(row_id, None)
+        return found
 
     def trials(
         self,
@@ -215,7 +238,7 @@ class Store:
         listed = "kind <> 'reference'" if study else LISTED
         where = listed if kind is None else "1"
         with self._reading() as db:
-            return rows.undamaged(select(db, TRIALS, wanted, limit, where), TRIALS.read)
+            return self._undamaged(TRIALS, select(db, TRIALS, wanted, limit, where))
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
         """Delete trials with their raw measurements and files; unknown ids are ignored.
@@ -267,7 +290,7 @@ class Store:
         """Return one page of trials and their total number; no raw measurements, damaged ones are DAMAGED."""
         with self._reading() as db:
             found, total = queries.page(db, query, offset=offset, limit=limit)
-        return [_trial_or_damaged(row) for row in found], total
+        return [self._as_ended(_trial_or_damaged(row)) for row in found], total
 
     def checksums(self, query: Query) -> list[tuple[str, str]]:
         """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
@@ -560,7 +583,7 @@ class Store:
         where, bound = ("1", {}) if compared_sha256 is None else (took_part, {"sha256": compared_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
         with self._reading() as db:
-            return rows.undamaged(select(db, COMPARISONS, wanted, limit, where, **bound), COMPARISONS.read)
+            return self._undamaged(COMPARISONS, select(db, COMPARISONS, wanted, limit, where, **bound))
 
     def comparison_studies(self) -> list[str]:
         """Return the studies that have comparisons: sweeps, scorecards and searches."""
@@ -579,7 +602,7 @@ class Store:
                 "SELECT * FROM trials WHERE comparison = ? AND comparison <> '' ORDER BY created_at, rowid",
                 (comparison_id,),
             ).fetchall()
-        return rows.undamaged(found, TRIALS.read)
+        return self._undamaged(TRIALS, found)
 
     # --- A/A tests --------------------------------------------------------------------------------------
 
@@ -664,7 +687,7 @@ class Store:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
         with self._reading() as db:
             found = select(db, STUDIES, {"model_sha256": model_sha256}, limit)
-        return rows.undamaged(found, STUDIES.read)
+        return self._undamaged(STUDIES, found)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
@@ -739,6 +762,36 @@ class Store:
             _interrupt(db, STUDIES, "search", is_alive, hint="Continue the search.")
         return interrupted
 
+    def hold(self, one: Ended, why: str, file: Path | None = None) -> None:
+        """Let all reads of this process return a row that the database could not take, until it is written.
+
+        Args:
+            one: as it ended.
+            why: it could not be written, in a sentence.
+            file: of `rescue`; None: there is none.
+        """
+        self._held[one.id] = Held(row=one, why=why, file=file)
+
+    def not_stored(self) -> list[Held]:
+        """Return what `hold` keeps of the rows that this store's person sees."""
+        return [held for row_id, held in list(self._held.items()) if self._knows(row_id)]
+
+    def write_held(self) -> None:
+        """Write what `hold` and `rescue` kept, if there is any.
+
+        Raises:
+            StoreError: there is still no space.
+        """
+        if not self._held:
+            return
+        self.import_rescued()
+        for one in [held.row for held in self._held.values()]:  # the rest has no file
+            if isinstance(one, Trial):
+                self.update_trial(one.id, **rows.fields_of(one))
+            else:
+                table = COMPARISONS if isinstance(one, Comparison) else STUDIES
+                self._change(table, one.id, rows.fields_of(one))
+
     def rescue(self, one: Trial | Comparison) -> Path:
         """Write a trial or comparison that the database cannot store as a JSON file, and return its path.
 
@@ -779,7 +832,10 @@ class Store:
         return [*beside, *elsewhere]
 
     def _knows(self, row_id: str) -> bool:
-        query = "SELECT 1 FROM trials WHERE id = ?1 UNION SELECT 1 FROM comparisons WHERE id = ?1"
+        query = " UNION ".join(
+            f"SELECT 1 FROM {table} WHERE id = ?1"  # noqa: S608 - a constant
+            for table in ("trials", "comparisons", "studies")
+        )
         with self._reading() as db:
             return db.execute(query, (row_id,)).fetchone() is not None
 

@@ -1,4 +1,4 @@
-"""Faults while a server measures: it is stopped, shares its store, or lacks descriptors or network.
+"""Faults while a server measures: it is stopped, shares its store, or lacks disk, memory or network.
 
 Each fault is shown to bite. Afterwards the page measures, the store is whole, and nothing is left.
 """
@@ -6,7 +6,9 @@ Each fault is shown to bite. Afterwards the page measures, the store is whole, a
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,15 +19,17 @@ from pathlib import Path
 import filelock
 import psutil
 import pytest
+from playwright.sync_api import expect
 
 from core.evidence.measurement import Trial
 from core.process.machine_queue import LOCK_NAME, MachineQueue
 from core.store import Store
 from core.wire.errors import INTERRUPTED, TunerError
-from tests.e2e.conftest import recorded_home, run_button, set_number, show
+from tests.e2e.conftest import JOB_MS, recorded_home, result_shown, run_button, set_number, show
 from tests.faults.visits import MOST_S, TEST_S, Visiting, browser, visiting  # noqa: F401 - fixtures
 from tests.network_namespace import forwarded, network
 from tests.serving import ask, free_port
+from tests.small_disks import fill, small_disk
 from tests.waiting import wait_until
 
 resource = pytest.importorskip("resource")
@@ -33,6 +37,7 @@ resource = pytest.importorskip("resource")
 pytestmark = pytest.mark.timeout(TEST_S)
 
 STOP_S = 60.0
+REFUSED_MEMORY = ("MemoryError", "can't start new thread", "Cannot allocate memory")
 LONG_S = 40  # of a comparison that still measures after a few clicks on another page
 
 
@@ -137,7 +142,30 @@ def test_two_servers_measure_and_delete_in_one_store(visiting: Visiting) -> None
         other.check_measured()
 
 
-# --- descriptors --------------------------------------------------------------------------------------------
+# --- disk ---------------------------------------------------------------------------------------------------
+
+
+def test_the_disk_of_a_server_is_full_for_a_while(visiting: Visiting) -> None:  # noqa: F811
+    with small_disk("size=256m") as disk, recorded_home() as recorded:
+        home = shutil.copytree(recorded, disk / "home")
+        with visiting(home) as visit:
+            trial = visit.start_measuring()
+            filler = fill(disk)
+            with pytest.raises(OSError, match="No space"):
+                (disk / "more").write_bytes(b"x")
+            result_shown(visit.page)  # though it is not in the store
+            told = visit.page.get_by_text(f"rescued-{trial}.json").first
+            expect(told).to_be_visible(timeout=JOB_MS)  # where its result is
+            assert visit.store.trial(trial).state == "RUNNING"  # what could not be written
+            filler.unlink()
+            visit.page.reload()
+            assert visit.await_end(trial).state == "COMPLETE"  # the running server has restored it
+            assert latencies_of(visit.store, trial)
+            visit.check_measured()
+        gc.collect()
+
+
+# --- memory, descriptors ------------------------------------------------------------------------------------
 
 
 def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:  # noqa: F811
@@ -150,6 +178,20 @@ def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:  # noqa: F8
             run_button(visit.page).click()
             wait_until(lambda: "Too many open files" in visit.said(), most_s=MOST_S)
             time.sleep(3)
+        assert visit.server.poll() is None
+        visit.forget_said()
+        visit.check_measured()
+
+
+def test_a_server_is_refused_memory(visiting: Visiting) -> None:  # noqa: F811
+    with recorded_home() as home, visiting(home) as visit:
+        # less than it has: every new mapping is refused, also the stack of a thread
+        with visit.lacking(resource.RLIMIT_AS, psutil.Process(visit.server.pid).memory_info().vms // 2):
+            run_button(visit.page).click()
+            for _ in range(3):
+                with contextlib.suppress(OSError):
+                    ask(visit.url, timeout_s=3)
+            wait_until(lambda: any(words in visit.said() for words in REFUSED_MEMORY), most_s=MOST_S)
         assert visit.server.poll() is None
         visit.forget_said()
         visit.check_measured()

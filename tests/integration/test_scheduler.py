@@ -1071,6 +1071,8 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
     assert status.state == "FAIL"
     assert str(kept) in status.error["message"]
     assert kept.exists()
+    [held] = one.store.not_stored()
+    assert (held.why, held.file, held.row) == ("The disk is full.", kept, one.store.trial(trial))
     schedulers()
     assert not kept.exists()
     stored = Store().trial(trial)

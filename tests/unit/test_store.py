@@ -623,6 +623,25 @@ def test_rescued_result_is_taken_back_when_there_is_space_again(store, full):
     assert store.import_rescued() == 0
 
 
+def test_what_a_full_disk_rejects_is_read_as_it_ended_until_it_is_written(store, full):
+    ended = trial(state="COMPLETE", result=result(latencies_s=noise(20_000)))
+    store.hold(ended, "The disk is full.")
+    assert store.trial(ended.id) == ended
+    assert [one.state for one in store.trials()] == ["COMPLETE"]
+    stranger = store.for_person("else", sees_all=False)
+    assert [one.row for one in stranger.not_stored()] == [ended]
+    assert Store(store.path).trial(ended.id).state != "COMPLETE"
+    with pytest.raises(StoreError, match="full"):
+        store.write_held()
+    full.undo()
+    store.share([ended.id], private=True)
+    assert stranger.not_stored() == []
+    assert store.trial(ended.id) == ended
+    store.write_held()
+    assert store.not_stored() == []
+    assert Store(store.path).trial(ended.id) == ended
+
+
 def test_rescued_file_of_somebody_else_stays(store):
     for name, text in [("a", "{"), ("b", "[]"), ("c", '{"id": "x"}'), ("d", '{"id": 3}')]:
         (store.folder / f"rescued-{name}.json").write_text(text)

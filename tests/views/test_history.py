@@ -52,6 +52,27 @@ def select(at: AppTest, *rows: int) -> AppTest:
     return at.run()
 
 
+def test_results_that_a_full_disk_keeps_out_of_the_store_are_named(
+    mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def draw() -> None:
+        from dashboard import messages, state
+
+        messages.warn_not_stored(state.not_stored())
+
+    trial = put(mlp)
+    state.store().hold(trial, "The disk is full.", tmp_path / "rescued-1.json")
+    state.store().hold(put(mlp, created_at=2_000_000.0), "The disk is full.")
+    with monkeypatch.context() as full:
+        full.setattr(state.store(), "write_held", lambda: None)
+        [told] = AppTest.from_function(draw).run().warning
+    assert f"kept as `{tmp_path / 'rescued-1.json'}`" in told.value
+    assert "What has no file is lost" in told.value
+    assert "free disk space" in told.value
+    assert not AppTest.from_function(draw).run().warning  # there is space again
+    assert state.store().trial(trial.id) == trial
+
+
 def test_without_trials_the_page_says_what_to_do(open_page: Open) -> None:
     at = open_page("history")
     assert "history" in icons(at)
