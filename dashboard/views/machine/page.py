@@ -42,8 +42,8 @@ def page() -> None:
     with bar.more:
         peaks.button("machine", again=found is not None, primary=False)
     newest = _noise_check(fingerprint, running)
-    _peaks(found)
     _queue()
+    _peaks(found)
     st.markdown("#### System")
     machine_facts.system(environment)
     st.markdown("#### Execution providers")
