@@ -61,7 +61,7 @@ def main(  # noqa: PLR0913 - one parameter per option
     ] = None,
     base_path: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Path below which a proxy forwards to this server, such as /ortune."),
+        typer.Option(metavar="PATH", help="Path of this server on its host behind a proxy, such as /ortune."),
     ] = None,
     demo: Annotated[
         bool,
@@ -204,7 +204,9 @@ def _base(option: str | None) -> str:
     text = str(config.get_option("server.baseUrlPath")) if option is None else option
     base = f"/{text.strip('/')}".rstrip("/")
     if not _BASE.fullmatch(base):
-        refuse(f"The base path `{text[:80]}` is no plain path. Give one like `/ortune`: letters, digits, `_.~-`.")
+        refuse(
+            f"The base path `{text[:80]}` is no plain path. Give one like `/ortune`: letters, digits, `_.~-`."
+        )
     return base
 
 

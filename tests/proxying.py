@@ -57,8 +57,10 @@ def proxied(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
     started: Future[tuple[int, Callable[[], object]]] = Future()
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        try:
             await _forward(reader, writer, ports)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.transport.abort()
         writer.close()
 
     async def serve() -> None:
@@ -67,7 +69,12 @@ def proxied(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
         port = server.sockets[0].getsockname()[1]
         started.set_result((port, lambda: loop.call_soon_threadsafe(ended.set)))
         await ended.wait()
-        server.close()  # connections that are still open are cancelled
+        server.close()
+        connections = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in connections:
+            one.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.sleep(0.1)  # until they are closed
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
@@ -96,12 +103,17 @@ async def _forward(
     headers += [b"X-Forwarded-Proto: https", b"X-Forwarded-For: 203.0.113.5"]
     inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
     inner_writer.write(b"\r\n".join([first, *headers, b"", b""]))
-    ways = [asyncio.ensure_future(_copy(reader, inner_writer)), asyncio.ensure_future(_copy(inner_reader, writer))]
-    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-    for one in ways:
-        one.cancel()
-    await asyncio.gather(*ways, return_exceptions=True)
-    inner_writer.close()
+    ways = [
+        asyncio.ensure_future(_copy(reader, inner_writer)),
+        asyncio.ensure_future(_copy(inner_reader, writer)),
+    ]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in ways:
+            one.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        inner_writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -45,9 +45,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("served")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(TOKEN_VARIABLE, TOKEN)
-        with serving(home, "--host", HOST, base=BASE) as (inner, _):
-            with proxied(home, {BASE: urlsplit(inner).port or 0}) as proxy:
-                yield Served(proxy, inner, home)
+        with (
+            serving(home, "--host", HOST, base=BASE) as (inner, _),
+            proxied(home, {BASE: urlsplit(inner).port or 0}) as proxy,
+        ):
+            yield Served(proxy, inner, home)
     assert "Traceback" not in (home / LOG).read_text()
 
 
