@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Collection
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dashboard.server.people import Access
 
 EXIT_USAGE = 2
+_BASE = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)*")
 
 
 def _turn_sandbox_off(asked: bool) -> None:
@@ -56,6 +58,10 @@ def main(  # noqa: PLR0913 - one parameter per option
     host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Name that browsers may call this server by; may be repeated."),
+    ] = None,
+    base_path: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Path of this server on its host behind a proxy, such as /ortune."),
     ] = None,
     demo: Annotated[
         bool,
@@ -89,6 +95,7 @@ def main(  # noqa: PLR0913 - one parameter per option
         if host_name(name) != name.lower().rstrip("."):
             refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for its configuration and secrets here
+    base = _base(base_path)
     if demo:
         _open_demo(home)
     try:
@@ -100,11 +107,16 @@ def main(  # noqa: PLR0913 - one parameter per option
             f"`--address {address}` opens ORTune to the network without a login. Set {TOKEN_VARIABLE} to a "
             "token that visitors share, set up `[auth]` in .streamlit/secrets.toml, or say `--insecure`."
         )
-    print(f"ORTune: http://{_shown(address)}:{port}", flush=True)  # noqa: T201 - the one line a user waits for
-    serve(address, port, hosts=own_hosts(address, host or ()), access=access)
+    if base and access is not None and access.providers:
+        _check_redirect(base)
+    place = f"{_shown(address)}:{port}{base}"
+    print(f"ORTune: http://{place}", flush=True)  # noqa: T201 - the one line a user waits for
+    serve(address, port, hosts=own_hosts(address, host or ()), access=access, base=base)
 
 
-def serve(address: str, port: int, *, hosts: Collection[str], access: Access | None = None) -> None:
+def serve(
+    address: str, port: int, *, hosts: Collection[str], access: Access | None = None, base: str = ""
+) -> None:
     """Run the server until it is stopped; a running comparison keeps its completed rounds.
 
     Args:
@@ -112,6 +124,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
         port: to listen on.
         hosts: names that browsers may call it by.
         access: knows who a visitor is; None: no login.
+        base: path of the server on its host, without a slash at its end.
     """
     os.umask(0o077)  # all that it writes is its user's alone; a browser saves what people export
     import streamlit as st  # after the environment is set: Streamlit reads its configuration on import
@@ -136,8 +149,8 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
     callbacks.keep_whole()
     thread_starts.watch()
 
-    moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
-    moved |= {f"/{one.old_name}": f"/{one.name}" for one in PAGES.values() if one.old_name}
+    moved = {f"{base}/tune": f"{base}/"}  # Streamlit serves its first page at "/" alone
+    moved |= {f"{base}/{one.old_name}": f"{base}/{one.name}" for one in PAGES.values() if one.old_name}
 
     async def move(request: Request) -> Response:
         """Redirect an old address to its new one."""
@@ -150,12 +163,13 @@ def serve(address: str, port: int, *, hosts: Collection[str], access: Access | N
     ending = SignalHandling(close)
     app = st.App(
         Path(__file__).with_name("app.py"),
-        routes=[*upload.ROUTES, *live.ROUTES, *(Route(one, move) for one in moved)],
-        middleware=[Middleware(Gate, hosts=hosts, access=access)],
+        routes=[*upload.routes(base), *live.routes(base), *(Route(one, move) for one in moved)],
+        middleware=[Middleware(Gate, hosts=hosts, access=access, base=base)],
         lifespan=ending.lifespan,
         on_script_error=messages.report_unexpected,
     )
-    app.run(config={"server.port": port, "server.address": address, "logger.hideWelcomeMessage": True})
+    options = {"server.port": port, "server.address": address, "server.baseUrlPath": base}
+    app.run(config={**options, "logger.hideWelcomeMessage": True})
     ending.finish()
 
 
@@ -182,6 +196,31 @@ def _name_paths(home: Path | None, models: Path | None) -> None:
         refuse(f"`--models {models}` is not a folder. Name a folder of .onnx files.")
     if file := os.environ.get(variables.PEOPLE, ""):
         os.environ[variables.PEOPLE] = str(expand_home(file).absolute())
+
+
+def _base(option: str | None) -> str:
+    """Return the path of the server on its host, without a slash at its end; Streamlit may set it, too."""
+    from streamlit import config
+
+    text = str(config.get_option("server.baseUrlPath")) if option is None else option
+    base = f"/{text.strip('/')}".rstrip("/")
+    if not _BASE.fullmatch(base):
+        refuse(
+            f"The base path `{text[:80]}` is no plain path. Give one like `/ortune`: letters, digits, `_.~-`."
+        )
+    return base
+
+
+def _check_redirect(base: str) -> None:
+    """Refuse an OpenID provider that would send people back to another path."""
+    from dashboard.server import provider
+
+    callback = f"{base}{provider.CALLBACK}"
+    if not provider.redirect_address().endswith(callback):
+        refuse(
+            f"`redirect_uri` of `[auth]` in .streamlit/secrets.toml does not end in `{callback}`. "
+            "Add the base path there, and at the provider."
+        )
 
 
 def _access(session_hours: int) -> Access | None:

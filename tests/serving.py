@@ -7,6 +7,7 @@ import http.client
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -37,7 +38,12 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def serving(
-    home: Path, *options: str, port: int = 0, log: Path | None = None, prefix: Sequence[str] = ()
+    home: Path,
+    *options: str,
+    port: int = 0,
+    base: str = "",
+    log: Path | None = None,
+    prefix: Sequence[str] = (),
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start `python -m dashboard` on a port, by default a free one; yield its address and its process.
 
@@ -45,10 +51,12 @@ def serving(
         home: of the server.
         options: of the command.
         port: 0: a free one.
+        base: path of the server, as `--base-path` takes it.
         log: file for what it says; None: `LOG` in its home.
         prefix: command that starts it.
     """
     port = port or free_port()
+    options = (*options, *(("--base-path", base) if base else ()))
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
     log = log or home / LOG
     output = log.open("wb")
@@ -60,7 +68,7 @@ def serving(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}{base}"
     try:
         _await(url, server, log)
         yield url, server
@@ -92,6 +100,12 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"The server did not start:\n{log.read_text()[-3000:]}")
 
 
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 def ask(
     url: str,
     path: str = "/",
@@ -102,7 +116,10 @@ def ask(
     **headers: str,
 ) -> http.client.HTTPResponse:
     """Send a request to a server, with any headers; `_` in their names means `-`."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout_s)
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.netloc, timeout=timeout_s)
+    if place.scheme == "https":
+        connection = http.client.HTTPSConnection(place.netloc, timeout=timeout_s, context=_any_certificate())
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     try:
         connection.request(method, path, body, headers=named)

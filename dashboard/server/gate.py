@@ -18,7 +18,6 @@ import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ from core.wire.errors import TunerError
 from dashboard.server import provider
 from dashboard.server.audited import record_saved_file, record_wrong_token
 from dashboard.server.connections import Connections
-from dashboard.server.login_sessions import COOKIE, PERSON
+from dashboard.server.login_sessions import COOKIE, PERSON, cookie_in
 from dashboard.server.wrong_tokens import WrongTokens, retry_after
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ WRONG_TOKEN_S = 1.0  # delay before the next attempt
 MAX_FORM_BYTES = 4096
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
+_ROOT_COOKIE = re.compile(rb"; *path=/(?=;|$)", re.IGNORECASE)
 _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
 _PORTS = {"http": 80, "https": 443}
 _SENDING = ("POST", "PUT", "PATCH", "DELETE")  # uploads: viewers send nothing by HTTP
@@ -179,17 +179,21 @@ class Gate:
 
     stands = False  # whether a gate serves this process
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], access: Access | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: Collection[str], access: Access | None = None, base: str = ""
+    ) -> None:
         """Wrap `app`.
 
         Args:
             app: the server.
             hosts: from `own_hosts`.
             access: knows who a request comes from; None: no login.
+            base: path of the server on its host, without a slash at its end.
         """
         self.app = app
         self.hosts = hosts
         self.access = access
+        self.base, self.start_page = base, f"{base}/"
         self.inline = _inline_hashes()
         self.provider_routes = provider.routes() if access is not None and access.providers else ()
         self.wrong_tokens = WrongTokens()
@@ -212,15 +216,25 @@ class Gate:
         if "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
             return
-        if self.access is None or scope["path"] == HEALTH:
+        if self.base and not scope["path"].startswith(self.start_page):
+            await self._lead_to_base(scope, send)
+        elif self.access is None or scope["path"] == self.base + HEALTH:
             await self.app(scope, receive, send)
         elif scope["path"] in self.provider_routes and scope["type"] == "http":
             send = provider.finishing_login(scope["path"], send, self._finish_login(scope, send, asked))
             await self.app(scope, receive, send)
-        elif not _is_login(scope) and (found := self.access.find(_cookie_in(asked))):
+        elif not _is_login(scope) and (found := self.access.find(cookie_in(asked.headers.get("cookie", [])))):
             await self._serve_person(scope, receive, send, *found)
         else:
             await self._log_in(scope, receive, send, asked)
+
+    async def _lead_to_base(self, scope: Scope, send: Send) -> None:
+        """Answer a request outside of the base path; relative links of a page need its slash at the end."""
+        if scope["path"] == self.base and scope.get("method") in ("GET", "HEAD"):
+            query = scope.get("query_string", b"").decode("latin-1")
+            await _redirect(send, f"{self.start_page}?{query}" if query else self.start_page)
+        else:
+            await _answer(scope, send, 404, f"ORTune is at {self.start_page} of this host.")
 
     async def _serve_person(
         self, scope: Scope, receive: Receive, send: Send, session: LoginSession, person: Person
@@ -244,10 +258,17 @@ class Gate:
                     record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]
-                message = {**message, "headers": [*message.get("headers", []), *added]}
+                kept = [(name, self._below_base(name, value)) for name, value in message.get("headers", [])]
+                message = {**message, "headers": [*kept, *added]}
             await send(message)
 
         return with_headers
+
+    def _below_base(self, name: bytes, value: bytes) -> bytes:
+        """Return the value of a header; cookies of Streamlit get our path, so that servers share none."""
+        if not self.base or name.lower() != b"set-cookie":
+            return value
+        return _ROOT_COOKIE.sub(b"; Path=" + self.base.encode(), value)
 
     # --- the login
 
@@ -257,14 +278,14 @@ class Gate:
         is_form = _is_login(scope)
         if is_form and scope["method"] == "POST" and "origin" in asked.headers:
             form = parse_qs((await _body(receive)).decode("utf-8", "replace"))
-            given, place = form.get("token", [""])[0].strip(), form.get("next", ["/"])[0]
-            await self._check_token(scope, send, asked, given, _path_on_server(place))
+            given, place = form.get("token", [""])[0].strip(), form.get("next", [""])[0]
+            await self._check_token(scope, send, asked, given, self._path_on_server(place))
         elif is_form and scope["method"] == "GET" and (name := parse_qs(query).get("provider", [""])[0]):
             known = self.access is not None and name in self.access.providers
-            await _redirect(send, provider.login_path(name) if known else "/")
+            await _redirect(send, provider.login_path(name) if known else self.start_page)
         elif scope["type"] == "http" and "text/html" in (asked.one("accept") or ""):
-            place = "/" if is_form else scope["path"] + (f"?{query}" if query else "")
-            await _answer(scope, send, 401, self._page(_path_on_server(place), ""), kind="text/html")
+            place = "" if is_form else scope["path"] + (f"?{query}" if query else "")
+            await _answer(scope, send, 401, self._page(self._path_on_server(place), ""), kind="text/html")
         else:
             await _answer(scope, send, 401, "Log in first: open the dashboard in the browser.")
 
@@ -307,11 +328,11 @@ class Gate:
                 cookie = await asyncio.to_thread(self.access.log_in_by_claims, claims)
             except TunerError as error:
                 text = f"{error.message} {error.hint}"
-                await _answer(scope, send, 507, self._page("/", text), kind="text/html")
+                await _answer(scope, send, 507, self._page(self.start_page, text), kind="text/html")
                 return None
             if cookie is None:
                 text = "This account may not use this server. Ask its operator."
-                await _answer(scope, send, 403, self._page("/", text), kind="text/html")
+                await _answer(scope, send, 403, self._page(self.start_page, text), kind="text/html")
                 return None
             await self._end_session_before(asked)
             return b"set-cookie", self._cookie(cookie, secure=provider.is_encrypted()).encode()
@@ -322,7 +343,7 @@ class Gate:
         """End the session that this browser had, perhaps of another person."""
         assert self.access is not None
         assert self.connections is not None
-        if before := self.access.sessions.find(_cookie_in(asked)):
+        if before := self.access.sessions.find(cookie_in(asked.headers.get("cookie", []))):
             self.connections.replaced.append(before.key)
             with contextlib.suppress(TunerError):  # it has ended, until a restart
                 await asyncio.to_thread(self.access.sessions.end, before.key)
@@ -331,7 +352,13 @@ class Gate:
         assert self.access is not None
         age = int(self.access.sessions.lasts_s)
         flags = "HttpOnly; SameSite=Lax" + ("; Secure" if secure else "")
-        return f"{COOKIE}={value}; Path=/; Max-Age={age}; {flags}"
+        return f"{COOKIE}={value}; Path={self.base or '/'}; Max-Age={age}; {flags}"
+
+    def _path_on_server(self, place: str) -> str:
+        """Return `place` if it is a path of this server, else its start page."""
+        ours = place.startswith(self.start_page) and not place.startswith("//")
+        plain = place.isascii() and place.isprintable() and "\\" not in place
+        return place if ours and plain else self.start_page
 
     def _page(self, place: str, problem: str) -> str:
         """Return the login page, with the ways to log in that this server has."""
@@ -352,21 +379,6 @@ class Gate:
 
 def _is_login(scope: Scope) -> bool:
     return bool(scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN)
-
-
-def _cookie_in(asked: _RequestHeaders) -> str:
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load("; ".join(asked.headers.get("cookie", [])))
-    except CookieError:
-        return ""
-    return cookies[COOKIE].value if COOKIE in cookies else ""
-
-
-def _path_on_server(place: str) -> str:
-    """Return `place` if it is a path of this server, else its start page."""
-    plain = place.startswith("/") and not place.startswith("//") and place.isascii() and place.isprintable()
-    return place if plain and "\\" not in place else "/"
 
 
 async def _body(receive: Receive) -> bytes:

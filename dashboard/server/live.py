@@ -200,7 +200,7 @@ def key_of(name: str) -> str:
 
 
 def address(name: str) -> str:
-    """Return the path of a stream, with its key, under the server's base."""
+    """Return the path of a stream, with its key, below the server's base path."""
     return f"{PATH.replace('{name}', name)}?{urlencode({'key': key_of(name)})}"
 
 
@@ -219,4 +219,6 @@ async def get(request: Request) -> Response:
     return StreamingResponse(STREAMS.listen(name, stream), media_type="text/event-stream", headers=HEADERS)
 
 
-ROUTES = [Route(PATH, get, methods=["GET"])]
+def routes(base: str = "") -> list[Route]:
+    """Return the route of streams on a server with this base path."""
+    return [Route(base + PATH, get, methods=["GET"])]

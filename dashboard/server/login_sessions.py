@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,15 @@ class LoginSession:
     began_at: float  # seconds since the epoch
     token: str = ""  # SHA-256 of the token that was entered; empty: a provider
     claims: Mapping[str, Any] = field(default_factory=dict)  # of the provider, those that decide on the role
+
+
+def cookie_in(headers: Iterable[str]) -> str:
+    """Return the content of our cookie in the `Cookie` headers of a request; empty: there is none.
+
+    The first one counts: browsers send it before that of a server on a shorter path of the same host.
+    """
+    pairs = (pair.strip().partition("=") for header in headers for pair in header.split(";"))
+    return next((value for name, _, value in pairs if name == COOKIE), "")
 
 
 class LoginSessions:

@@ -15,7 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from core.store import audit
 from core.wire.errors import SpecError, TunerError
 from dashboard.server import people_file
-from dashboard.server.login_sessions import COOKIE, PERSON, LoginSession, LoginSessions
+from dashboard.server.login_sessions import PERSON, LoginSession, LoginSessions, cookie_in
 from dashboard.server.people_file import ROLES, Quotas, Role, Rules, Token
 
 FOLLOWING = "following"  # session key: token of the presentation that this session follows
@@ -175,7 +175,7 @@ def remember_session() -> None:
 
 
 def _cookie() -> str:
-    return st.context.cookies.get(COOKIE, "")
+    return cookie_in(st.context.headers.get_all("cookie"))
 
 
 def _present() -> tuple[LoginSession, Person] | None:

@@ -60,9 +60,14 @@ def providers() -> Mapping[str, str]:
 
 def is_encrypted() -> bool:
     """Whether browsers reach this server by HTTPS, as its redirect address says."""
+    return redirect_address().startswith("https:")
+
+
+def redirect_address() -> str:
+    """Return the address to which providers send a browser back."""
     import streamlit as st
 
-    return str(st.secrets["auth"].get("redirect_uri", "")).startswith("https:")
+    return str(st.secrets["auth"].get("redirect_uri", ""))
 
 
 def routes() -> tuple[str, ...]:

@@ -277,7 +277,9 @@ def _answer(status: int, message: str) -> Response:
     return JSONResponse({"error": message}, status_code=status)
 
 
-ROUTES = [Route(PATH, put, methods=["PUT"])]
+def routes(base: str = "") -> list[Route]:
+    """Return the route of uploads on a server with this base path."""
+    return [Route(base + PATH, put, methods=["PUT"])]
 
 
 def remove_stale(now: float | None = None) -> None:

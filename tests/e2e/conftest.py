@@ -31,6 +31,7 @@ from playwright.sync_api import (
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
+from core.process.machine_queue import MachineQueue
 from core.run.explanation import explanations
 from core.store import STORE_NAME, Store, StudyRecord
 from core.store.recorded import MARK_FILE
@@ -243,6 +244,18 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
     }
     assert hosts <= {urlsplit(site.url).netloc}
     assert b"Traceback" not in log.read_bytes()[begun_at:]
+
+
+@contextlib.contextmanager
+def held(home: Path) -> Iterator[None]:
+    """Hold the machine with a job of another process that takes an hour."""
+    queue = MachineQueue(home / "queue")
+    place = queue.enter("command line", "night run", person="night run", predicted_s=3600.0)
+    assert queue.take([place]) is place
+    try:
+        yield
+    finally:
+        queue.leave(place)
 
 
 # --- the recorded results

@@ -16,7 +16,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from core.wire.variables import PEOPLE, TOKEN, USERS
+from dashboard.server.login_sessions import COOKIE
 from tests.e2e.conftest import PATIENCE_MS, Site, at_page, button, finished, keyed, run_button, visit
+from tests.proxying import proxied
 from tests.serving import ask, end, free_port, serving
 
 MODULES = os.environ.get("ORTUNE_TEST_OPENID_PROVIDER", "")  # a folder `node_modules` with oidc-provider
@@ -91,8 +93,16 @@ def provider(issuer: str, redirect: str, log: Path) -> Iterator[None]:
 def company(
     browser: Browser, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Company]:
-    port, issuer = free_port(), f"http://127.0.0.1:{free_port()}"
-    redirect = f"http://127.0.0.1:{port}/oauth2callback"
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with configured(url, tmp_path, monkeypatch):
+        yield Company(browser, Site(url, home), lambda: serving(home, port=port))
+
+
+@contextlib.contextmanager
+def configured(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A provider, and the files of a server that browsers call by this address."""
+    redirect, issuer = f"{url}/oauth2callback", f"http://127.0.0.1:{free_port()}"
     (tmp_path / ".streamlit").mkdir()
     (tmp_path / ".streamlit" / "secrets.toml").write_text(SECRETS.format(redirect=redirect, issuer=issuer))
     (tmp_path / "people.toml").write_text(PEOPLE_FILE)
@@ -102,13 +112,13 @@ def company(
     monkeypatch.delenv(TOKEN, raising=False)
     monkeypatch.delenv(USERS, raising=False)
     with provider(issuer, redirect, tmp_path / "provider.log"):
-        yield Company(browser, Site(f"http://127.0.0.1:{port}", home), lambda: serving(home, port=port))
+        yield
 
 
 @contextlib.contextmanager
 def visitor(company: Company) -> Iterator[Page]:
     """A browser of its own, on the login page."""
-    context = company.browser.new_context()
+    context = company.browser.new_context(ignore_https_errors=True)
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(company.site.url)
@@ -189,6 +199,26 @@ def test_log_out_ends_this_browser_alone(company: Company) -> None:
         at_login(first)
         visit(second, "History")
         finished(second)
+
+
+def test_behind_a_proxy_with_tls_the_provider_leads_back_below_the_base_path(
+    browser: Browser, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, base = free_port(), "/ortune"
+    with proxied(tmp_path, {base: port}) as proxy, configured(f"{proxy}{base}", tmp_path, monkeypatch):
+        site = Site(f"{proxy}{base}/history", home)
+        company = Company(browser, site, lambda: serving(home, port=port, base=base))
+        with company.serve(), visitor(company) as page:
+            log_in(page, "ann")
+            at_page(page, "Tune")
+            named = {one["name"]: one for one in page.context.cookies()}  # of the provider as well
+            assert {one["path"] for name, one in named.items() if name.startswith("_streamlit")} == {base}
+            assert (named[COOKIE]["path"], named[COOKIE]["secure"]) == (base, True)
+            account(page, "ann@example.org")
+            button(page, "log_out").click()
+            signed_out(page)
+            at_login(page)
+            assert page.url.startswith(f"{proxy}{base}/")
 
 
 def signed_out(page: Page) -> None:

@@ -23,6 +23,7 @@ from tests.e2e.conftest import (
     Site,
     at_page,
     button,
+    held,
     keyed,
     recorded,
     run_button,
@@ -145,18 +146,6 @@ def test_people_wait_in_one_queue_and_only_an_admin_cancels_the_job_of_another(
         says(ben, "live", "is next", "starts in about")
         button(ben, "cancel").click()
         until(ben, lambda: len(queue.entries()) == 1)
-
-
-@contextlib.contextmanager
-def held(home: Path) -> Iterator[None]:
-    """Hold the machine with a job of another process that takes an hour."""
-    queue = MachineQueue(home / "queue")
-    place = queue.enter("command line", "night run", person="night run", predicted_s=3600.0)
-    assert queue.take([place]) is place
-    try:
-        yield
-    finally:
-        queue.leave(place)
 
 
 def says(page: Page, key: str, *words: str) -> None:

@@ -33,7 +33,7 @@ def served(access: Access | None = None) -> Iterator[str]:
     """Serve the route alone, behind the gate."""
     port = free_port()
     gate = Middleware(Gate, hosts={"127.0.0.1"}, access=access)
-    app = Starlette(routes=live.ROUTES, middleware=[gate])
+    app = Starlette(routes=live.routes(), middleware=[gate])
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -60,6 +60,7 @@ def ask(
     app: ASGIApp = app,
     access: Access | None = None,
     served: gate.Gate | None = None,
+    base: str = "",
     query: bytes = b"a=1",
     token: str = "",
     kind: str = "http",
@@ -81,7 +82,7 @@ def ask(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    server = served or gate.Gate(app, hosts=HOSTS, access=access or access_by(token))
+    server = served or gate.Gate(app, hosts=HOSTS, access=access or access_by(token), base=base)
     asyncio.run(server(scope, receive, send))
     return Answer(sent)
 
@@ -292,6 +293,51 @@ def test_a_login_comes_from_our_own_form_and_leads_to_our_own_pages() -> None:
 )
 def test_a_forged_cookie_is_none(cookie: str) -> None:
     assert ask(token=TOKEN, cookie=cookie).status == 401
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_servers_on_one_host_the_one_on_the_longer_path_reads_its_own_cookie(first: bool) -> None:
+    cookies = [cookie_of(log_in(TOKEN)), f"{COOKIE}=of another server"]
+    sent = "; ".join(cookies if first else reversed(cookies))
+    assert ask(token=TOKEN, cookie=sent).status == (200 if first else 401)
+
+
+# --- the base path
+
+
+def test_below_a_base_path_pages_cookies_and_health_have_it_and_nothing_else_is_served() -> None:
+    below: dict[str, Any] = {"token": TOKEN, "base": "/a/b"}
+    for path in ("/", "/a", "/a/bc", "/compare", gate.HEALTH):
+        assert ask(path=path, **below).status == 404
+        assert ask(path=path, kind="websocket", **below).status == 403
+    assert ask(path=f"/a/b{gate.HEALTH}", **below).status == 200
+    led = ask(path="/a/b", **below)
+    assert (led.status, led.headers["location"]) == (303, "/a/b/?a=1")
+    assert ask(path="/a/b", method="PUT", **below).status == 404
+    assert 'value="/a/b/compare?a=1"' in ask(path="/a/b/compare", accept="text/html", **below).text
+    assert 'value="/a/b/"' in ask(path="/a/b/_login", accept="text/html", **below).text
+    for place in ("/", "/a/bc", "//a/b/", "https://evil.example/a/b/"):
+        body = urlencode({"token": TOKEN, "next": place}).encode()
+        answer = ask(method="POST", path="/a/b/_login", body=body, origin=f"http://{HOST}", **below)
+        assert (answer.status, answer.headers["location"]) == (303, "/a/b/")
+        assert "; Path=/a/b;" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("base", "sent", "kept"),
+    [
+        ("/a", "x=1; Path=/; SameSite=Lax", "x=1; Path=/a; SameSite=Lax"),
+        ("/a", "x=1; HttpOnly; path=/", "x=1; HttpOnly; Path=/a"),
+        ("/a", "x=1; Path=/a; HttpOnly", "x=1; Path=/a; HttpOnly"),
+        ("", "x=1; path=/; HttpOnly", "x=1; path=/; HttpOnly"),
+    ],
+)
+def test_a_cookie_of_streamlit_gets_the_base_path(base: str, sent: str, kept: str) -> None:
+    async def setting(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"set-cookie", sent.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    assert ask(app=setting, base=base, path=f"{base}/").headers["set-cookie"] == kept
 
 
 # --- people
@@ -579,6 +625,33 @@ def test_secrets_that_cannot_be_read_are_no_open_server(
 def test_a_name_that_no_browser_sends_is_refused(start: Callable[..., Any], name: str) -> None:
     assert "host" in start(host=[name])
     assert "tune.example.org" in start(host=["Tune.Example.org"])["hosts"]
+
+
+@pytest.mark.parametrize("path", ["a b", "https://x/y", "a/../b", "/a//b", "a;b", "/.a", "\u00e4"])
+def test_a_base_path_is_a_plain_path(start: Callable[..., Any], path: str) -> None:
+    assert "base path" in start(base_path=path)
+    for given, base in (("/tune", "/tune"), ("tune/a.b/", "/tune/a.b"), ("/", ""), (None, "")):
+        assert start(base_path=given)["base"] == base
+
+
+def test_a_base_path_of_streamlit_counts_as_well(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "get_option", {"server.baseUrlPath": "tune"}.get)
+    assert start()["base"] == "/tune"
+
+
+def test_a_provider_leads_back_below_the_base_path(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "providers", lambda: {"default": "Log in"})
+    monkeypatch.setattr(server, "find_spec", lambda name: object())
+    address = "https://tune.example.org/oauth2callback"
+    monkeypatch.setattr(provider, "redirect_address", lambda: address)
+    assert "`/tune/oauth2callback`" in start(base_path="/tune")
+    assert start()["base"] == ""
+    address = "https://tune.example.org/tune/oauth2callback"
+    assert start(base_path="/tune")["base"] == "/tune"
 
 
 @pytest.mark.parametrize("stands", [True, False])
