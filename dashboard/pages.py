@@ -97,7 +97,7 @@ _TABLE = (
         recorded=demo.opening_model,
     ),
     Page(title="Machine", icon="developer_board", group="Understand"),
-    Page(title="Models", icon="deployed_code", group="Change the model"),
+    Page(title="Models", icon="deployed_code", group="Change the model", kept=r"job"),
     Page(
         title="Variants",
         icon="science",

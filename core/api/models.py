@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
@@ -17,7 +17,10 @@ from core import wire
 from core.api import arguments
 from core.api.results import Result
 from core.api.session import OnProgress, Session, default_session, result_of
+from core.process.job_worker import Run
+from core.run import converting, job_types
 from core.run.converting import export as convert_job
+from core.run.job import Job
 from core.run.plan import batch_addresses, unsupported_input
 from core.run.sizes import Size, default_sizes
 from core.show import documents
@@ -30,6 +33,8 @@ from core.store.library import (
     check_loads,
     import_file,
     import_files,
+    import_folder,
+    new_folder,
     resolve_model,
     sample_models,
 )
@@ -238,6 +243,41 @@ def convert(
         content=models_and_machines.conversion_sheet,
     )
     return result
+
+
+def library_job(session: Session, plan: wire.ExportPlan, name: str) -> Job:
+    """Return the job that converts a model and adds it to the library.
+
+    Its result has `model`, the content hash, and `new`: whether the library did not have this content.
+
+    Args:
+        session: holds the library.
+        plan: a relative `output` names the file within the library.
+        name: for the library.
+
+    Raises:
+        SpecError: as `convert`.
+    """
+    converting.check(plan)
+    store = session.store
+
+    def work(run: Run) -> Mapping[str, Any]:
+        with new_folder(store) as folder:
+            output = folder / plan["output"]
+            made_private(output.parent)
+            asked = {**plan, "output": str(output)}
+            reply = run(wire.EXPORT, asked, timeout_s=converting.TIMEOUT_S)
+            if output.parent == folder:
+                record, new = import_folder(
+                    store, folder, output.name, name=name, source="export", details={}, run=run
+                )
+            else:
+                record, new = import_file(store, output, name=name, source="export", run=run), True
+        note = RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else ""
+        store.put_model(replace(record, note=note, details={**reply, "path": record.path}))
+        return {"model": record.content_sha256, "new": new}
+
+    return job_types.task(work, kind=wire.EXPORT, what=converting.what(plan))
 
 
 def source_kind(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:

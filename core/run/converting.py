@@ -17,6 +17,21 @@ def export(plan: wire.ExportPlan) -> Job:
     """Return the job that exports the model of `plan`.
 
     Raises:
+        SpecError: see `check`.
+    """
+    check(plan)
+    return job_types.worker(wire.EXPORT, plan, what=what(plan), timeout_s=TIMEOUT_S)
+
+
+def what(plan: wire.ExportPlan) -> str:
+    """Return the line of text of the job of a plan."""
+    return f"export of {plan['name'] or Path(plan['path']).stem}"
+
+
+def check(plan: wire.ExportPlan) -> None:
+    """Refuse a plan that cannot succeed.
+
+    Raises:
         SpecError: there is no such model, or it cannot be written as the plan asks.
     """
     if plan["opset"] not in EXPORT_OPSETS:
@@ -26,8 +41,6 @@ def export(plan: wire.ExportPlan) -> Job:
         )
     _check_output(Path(plan["output"]))
     _check_source(plan)
-    name = plan["name"] or Path(plan["path"]).stem
-    return job_types.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
 
 
 def _check_output(output: Path) -> None:

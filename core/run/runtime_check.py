@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -105,17 +107,27 @@ def require_package(text: str, module: str, package: str, run: Run, *, needs: st
 # --- capabilities -------------------------------------------------------------------------------------------
 
 
+_own: dict[str, wire.Capabilities] = {}  # content hash -> capabilities of ORTune's own runtime
+
+
 def capabilities(text: str, run: Run) -> wire.Capabilities:
     """Return what a runtime can do; kept beside its record until its content changes.
 
+    That of ORTune's own runtime is kept in this process.
+
     Args:
-        text: the runtime, another than ORTune's own.
+        text: the runtime.
         run: starts the worker.
 
     Raises:
         SpecError: there is no such runtime, or it cannot load ONNX Runtime.
         WorkerError: the worker crashed or hung.
     """
+    if text == OWN:
+        content = runtimes.content_hash(Path(sys.executable))
+        if content not in _own:
+            _own[content] = run(wire.CAPABILITIES, known_settings())
+        return _own[content]
     pinned = runtimes.pinned(text)
     path = runtimes.folder() / runtime(pinned).name / FILE_NAME
     asked = known_settings()

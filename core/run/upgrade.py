@@ -46,7 +46,7 @@ from core.run.job import Ending, Job, Outcome, Service
 from core.run.job_log import is_owner_alive, this_process
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import Prepared, Resolved, prepare_trial, resolve_trial
-from core.run.runtime_check import capabilities, known_settings
+from core.run.runtime_check import capabilities
 from core.run.scorecard import on_model
 from core.run.sizes import with_known_sizes
 from core.run.variants import precision_of_model
@@ -399,7 +399,7 @@ def _described(record: UpgradeRecord, asked: AskedUpgrade, service: Service) -> 
     found: list[Change] = []
     reason = ""
     try:
-        known = [_capabilities(text, service) for text in (asked.before, asked.after)]
+        known = [capabilities(text, service.run) for text in (asked.before, asked.after)]
         found = changes(*known)
         sides = [replace(side, build=one["build"]) for side, one in zip(sides, known, strict=True)]
     except Cancelled:
@@ -414,12 +414,6 @@ def _described(record: UpgradeRecord, asked: AskedUpgrade, service: Service) -> 
         changes_reason=reason,
         fingerprint=service.environment()["fingerprint"],
     )
-
-
-def _capabilities(text: str, service: Service) -> wire.Capabilities:
-    if text == OWN:
-        return service.run(wire.CAPABILITIES, known_settings())
-    return capabilities(text, service.run)
 
 
 def _side(text: str, service: Service) -> RuntimeSide:

@@ -169,11 +169,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             for table in ("trials", "comparisons", "studies")
         ),
         "CREATE INDEX trials_by_study ON trials (study, created_at) WHERE study <> ''",
+        *(
+            f"CREATE INDEX {table}_by_process ON {table} (process) WHERE process <> ''"
+            for table in ("trials", "comparisons", "studies")
+        ),
         # SQLite uses it where a query has the same condition: in a text search only, because it is long
         f"CREATE INDEX trials_by_words ON trials (kind, id, {WORDS}) WHERE {SEARCHED}",
     ),
 )
 SCHEMA = len(MIGRATIONS)
+INDEXES = {one.split()[2]: one for entry in MIGRATIONS for one in entry if one.startswith("CREATE INDEX ")}
 CHECKSUMS_SINCE = 5  # first format with checksums of rows
 
 
@@ -297,6 +302,7 @@ class Database:
 
     def _prepare(self) -> None:
         if self.path.exists() and self._is_ready():
+            self._complete_indexes()
             return
         with _connection(self.path) as db:
             db.execute("PRAGMA journal_mode = WAL")
@@ -305,6 +311,18 @@ class Database:
             with self._copy_kept(version):
                 _migrate(db, version)
                 db.execute("COMMIT")
+
+    def _complete_indexes(self) -> None:
+        """Create the indexes that the format lacked before its release, where the file can be written."""
+        with _view(self.path) as db:
+            if not _incomplete_indexes(db):
+                return
+        with contextlib.suppress(sqlite3.Error), _connection(self.path) as db:  # else reads are only slower
+            db.execute("BEGIN IMMEDIATE")
+            for name in _incomplete_indexes(db):
+                db.execute(f"DROP INDEX IF EXISTS {name}")
+                db.execute(INDEXES[name])
+            db.execute("COMMIT")
 
     @contextmanager
     def _copy_kept(self, version: int) -> Iterator[None]:
@@ -407,6 +425,12 @@ def _check_format(db: sqlite3.Connection, path: Path) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     _check_version(path, version, db.execute("PRAGMA application_id").fetchone()[0])
     return version
+
+
+def _incomplete_indexes(db: sqlite3.Connection) -> list[str]:
+    """Names of the indexes that are missing or of another definition."""
+    there = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index'").fetchall())
+    return [name for name, statement in INDEXES.items() if there.get(name) != statement]
 
 
 def _migrate(db: sqlite3.Connection, version: int) -> None:

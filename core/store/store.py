@@ -249,16 +249,16 @@ class Store:
         with self._database.writing() as db:
             gone = [*trial_ids, *_references_without_candidates(db, trial_ids)]
             sharing.refuse_others(db, _existing(db, gone), self.actor, "deleted")
-            db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
+            ids = {"gone": rows.text(gone)}
+            found = db.execute(f"SELECT DISTINCT comparison FROM trials WHERE id {_GONE}", ids)  # noqa: S608
+            ids["theirs"] = rows.text([row["comparison"] for row in found])
+            db.execute(f"DELETE FROM trials WHERE id {_GONE}", ids)  # noqa: S608
             db.execute(
-                f"DELETE FROM comparisons WHERE NOT {_HAS_TRIAL.format('comparisons.id')})"  # noqa: S608
-                " AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(contestants), contestants, '[]')) AS one"
-                " WHERE json_extract(one.value, '$.trial') IN (SELECT value FROM json_each(?)))",
-                (rows.text(gone),),
+                "DELETE FROM comparisons WHERE id IN (SELECT value FROM json_each(:theirs))"  # noqa: S608
+                f" AND NOT {_HAS_TRIAL.format('comparisons.id')})",
+                ids,
             )
-            db.executemany(
-                "DELETE FROM settings WHERE name LIKE 'baseline:%' AND value = ?", [(one,) for one in gone]
-            )
+            db.execute(f"DELETE FROM settings WHERE name LIKE 'baseline:%' AND value {_GONE}", ids)  # noqa: S608
         for one in gone:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
 

@@ -65,15 +65,14 @@ class StoredRows:
 
 def rows_of(db: Connection, process: str) -> StoredRows:
     """Return all trials with their raw measurements, comparisons and searches that one process stored."""
-    found = {
-        table.name: [
-            dict(row)
-            for row in db.execute(f"SELECT * FROM {table.name} WHERE process = ?", (process,))  # noqa: S608
-        ]
-        for table in _TABLES
+    its = "WHERE process = ? AND process <> ''"  # as in the indexes
+    queries = {
+        **{table.name: f"SELECT * FROM {table.name} {its}" for table in _TABLES},  # noqa: S608
+        _SAMPLES: f"SELECT * FROM samples WHERE trial IN (SELECT id FROM trials {its})",  # noqa: S608
     }
-    query = "SELECT * FROM samples WHERE trial IN (SELECT id FROM trials WHERE process = ?)"
-    return StoredRows({**found, _SAMPLES: [dict(row) for row in db.execute(query, (process,))]})
+    return StoredRows(
+        {name: [dict(row) for row in db.execute(query, (process,))] for name, query in queries.items()}
+    )
 
 
 def adopt(db: Connection, found: StoredRows, origin: Origin) -> int:

@@ -34,7 +34,7 @@ class PersonalScheduler:
         if status is None or not self._scheduler.is_hidden(status.id, self._actor):
             return status
         # the live preview is one job for all, and each page finds its own estimate in it
-        return replace(status, what="live preview") if status.kind == LIVE else None
+        return replace(status, what="live preview", error=None) if status.kind == LIVE else None
 
     def line(self) -> list[Entry]:
         """Return the machine's queue as this person may read it; see `Scheduler.line`."""

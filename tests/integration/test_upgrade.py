@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from core.api.upgrading import upgrade
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.evidence.upgrade import UpgradeRecord
 from core.run.job_log import this_process
+from core.run.runtime_check import FILE_NAME
 from core.run.upgrade import put, put_end, upgrades
 from core.store import STORE_NAME, Store
 from core.wire.errors import INTERRUPTED, Cancelled
@@ -34,11 +37,22 @@ QUICK = ("--runs", "20", "--warmup-runs", "2", "--quiet")
 SAME = ("--from", "own", "--to", "same")
 
 
+@pytest.fixture(scope="module")
+def capabilities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a worker found of the runtime `same`, after the first test that asked one."""
+    return tmp_path_factory.mktemp("known") / FILE_NAME
+
+
 @pytest.fixture
-def line(cli: CommandLine) -> CommandLine:
+def line(cli: CommandLine, capabilities: Path) -> Iterator[CommandLine]:
     """A command line with a runtime `same` of the installed version."""
     other_runtimes.add(cli.home, "same")
-    return cli
+    kept = cli.home / "runtimes" / "same" / FILE_NAME
+    if capabilities.exists():
+        shutil.copy(capabilities, kept)
+    yield cli
+    if kept.exists():
+        shutil.copy(kept, capabilities)
 
 
 def broken_model(path: Path) -> Path:

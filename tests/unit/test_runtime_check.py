@@ -17,7 +17,7 @@ from core.run.runtime_check import FILE_NAME, capabilities, check_runtime, known
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.settings.config_entries import KNOWN_CONFIG_ENTRIES
 from core.wire.errors import ModelError, SpecError, WorkerError
-from core.wire.runtime import OWN_IR_VERSION
+from core.wire.runtime import OWN, OWN_IR_VERSION
 from core.worker.machine.loading import why_not
 from tests.other_runtimes import change
 
@@ -58,7 +58,7 @@ class Answers:
 
     def __call__(self, job: Any, payload: Any, **options: Any) -> Any:
         assert job == wire.CAPABILITIES
-        self.asked.append(options["runtime"])
+        self.asked.append(options.get("runtime", OWN))
         return dict(self.reply)
 
 
@@ -199,6 +199,14 @@ def test_an_optional_package_is_named() -> None:
 
 
 # --- capabilities -------------------------------------------------------------------------------------------
+
+
+def test_a_process_reads_its_own_runtime_once_for_each_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Answers()
+    for content, times in (("a", 1), ("a", 1), ("b", 2)):
+        monkeypatch.setattr(runtimes, "content_hash", lambda python, content=content: content)
+        assert capabilities(OWN, asked) == OLD
+        assert asked.asked == [OWN] * times
 
 
 def test_capabilities_are_found_once_for_each_content(home: Path) -> None:

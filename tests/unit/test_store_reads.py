@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.show.report.subjects import find
-from core.store import Query, Store
+from core.store import Query, Store, database
+from core.store.database import INDEXES
 from core.wire.errors import StoreError
 from tests import large_stores
+from tests.builders import trial
+
+TABLES = ("trials", "comparisons", "studies", "accuracies", "samples")
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +182,7 @@ _LISTS: Mapping[str, Callable[[Store], Any]] = {
 def test_no_list_reads_a_whole_table_without_an_index(store: Store, plans: list[str], name: str) -> None:
     _LISTS[name](store)
     assert plans
-    tables = ("trials", "comparisons", "studies", "accuracies", "samples")
-    assert not [step for one in tables for step in scans(plans, one) if " INDEX " not in step]
+    assert not [step for one in TABLES for step in scans(plans, one) if " INDEX " not in step]
 
 
 def test_unfinished_rows_are_read_by_their_indexes(store: Store, plans: list[str]) -> None:
@@ -197,4 +202,35 @@ def test_a_deletion_reads_only_its_comparisons(store: Store, plans: list[str]) -
     with pytest.raises(StoreError):
         store.comparison(one.comparison)
     assert plans
-    assert not scans(plans)
+    assert not [step for table in TABLES for step in scans(plans, table)]
+
+
+def test_the_rows_of_a_process_are_read_by_its_index(store: Store, plans: list[str]) -> None:
+    one = trial()
+    store.create_trial(one, process="this")
+    assert store.rows_of("this").ids()["trials"] == [one.id]
+    assert len([step for step in plans if "_by_process" in step]) == 4
+    assert not [step for table in TABLES for step in scans(plans, table)]
+
+
+def indexes(db: sqlite3.Connection) -> dict[str, str]:
+    return dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql <> ''"))
+
+
+def test_a_store_without_the_newest_indexes_gets_them_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ortune.db"
+    Store(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP INDEX trials_by_process")
+        db.execute("DROP INDEX trials_listed")
+        db.execute("CREATE INDEX trials_listed ON trials (created_at)")  # of an earlier definition
+    with closing(sqlite3.connect(path)) as db, monkeypatch.context() as patch:
+        patch.setattr(database, "BUSY_S", 0.05)
+        db.execute("BEGIN IMMEDIATE")  # another process writes: it opens without them
+        assert Store(path).trials() == []
+        assert indexes(db) != INDEXES
+    Store(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert indexes(db) == INDEXES

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import wire
+from core.process import scratch
+from core.process.job_worker import run_job
 from core.run.job import Status
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE
 from core.wire.errors import ModelError
@@ -19,8 +22,12 @@ from dashboard.views.models import exporting
 from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import sample_results
+from tests.views import sample_results, test_people
 from tests.views.page import Add, Open, choice, facts, followed, icons, keys, lines, texts
+from tests.views.test_people import ANNA, BEN, Log
+
+log_in = test_people.log_in
+NOTE = "No download here."
 
 
 def library(at: AppTest) -> Any:
@@ -280,22 +287,39 @@ def test_a_refused_path_is_a_red_box(open_page: Open) -> None:
 # --- export -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Requests of the page to the scheduler, while nothing is done."""
-    asked: list[tuple[str, dict[str, Any]]] = []
+Work = Callable[[Any], Mapping[str, Any]]
 
-    def submit(job: str, payload: dict[str, Any], **_: Any) -> str:
-        asked.append((job, payload))
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+    """The work of the exports that the page submits, while nothing is done."""
+    asked: list[Work] = []
+
+    def submit(work: Work, **_: Any) -> str:
+        asked.append(work)
         return f"job{len(asked)}"
 
-    sample_results.queue(monkeypatch, "worker", submit)
+    sample_results.queue(monkeypatch, "task", submit)
     return asked
 
 
 def stand(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     facts: dict[str, Any] = {"id": "job1", "kind": "export", "state": "RUNNING", "what": "export of resnet18"}
     monkeypatch.setattr(state.scheduler(), "status", lambda _: Status(**(facts | changes)))
+
+
+def convert(work: Work, **changes: Any) -> tuple[wire.ExportPlan, Mapping[str, Any]]:
+    """Do the work of an export with a worker that writes a tiny model; returns its plan and the result."""
+    plans: list[wire.ExportPlan] = []
+
+    def run(job: Any, payload: Any, **how: Any) -> Any:
+        if job != wire.EXPORT:
+            return run_job(job, payload, **how)
+        plans.append(payload)
+        return reply(tiny_models.mlp(Path(payload["output"])), **changes)
+
+    result = work(run)
+    return plans[0], result
 
 
 def reply(path: Path, **changes: Any) -> dict[str, Any]:
@@ -309,7 +333,7 @@ def reply(path: Path, **changes: Any) -> dict[str, Any]:
         "opset": 20,
         "ir_version": 10,
         "weights": "random",
-        "notes": ["No download here."],
+        "notes": [NOTE],
         "seconds": 2.5,
         "differences": [
             {"batch": 1, "max_abs": 1e-7, "max_rel": 2e-7},
@@ -319,7 +343,7 @@ def reply(path: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_form_asks_for_what_it_shows(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = open_page("models")
     at.selectbox(key="export.form.name").set_value("mobilenet_v2")
@@ -328,8 +352,8 @@ def test_the_form_asks_for_what_it_shows(
     at.toggle(key="export.form.pretrained").set_value(False).run()
     stand(monkeypatch, done=2, total=4, stage="export", elapsed_s=3.0)
     at.button(key="export.form.start").click().run()
-    [(job, plan)] = jobs
-    assert job == "export"
+    [work] = jobs
+    plan, _ = convert(work)
     assert (plan["source"], plan["name"], plan["opset"]) == ("torchvision", "mobilenet_v2", 18)
     assert (plan["dynamic_batch"], plan["pretrained"]) == (False, False)
     assert Path(plan["output"]).name == "mobilenet_v2.onnx"
@@ -338,7 +362,7 @@ def test_the_form_asks_for_what_it_shows(
 
 
 def test_a_running_export_can_be_cancelled(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[str] = []
     monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
@@ -354,46 +378,74 @@ def test_a_running_export_can_be_cancelled(
 
 
 def test_a_finished_export_is_in_the_library_with_its_card(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = open_page("models")
     stand(monkeypatch)
     at.button(key="export.form.start").click().run()
-    output = Path(jobs[0][1]["output"])
-    tiny_models.mlp(output)
-    stand(monkeypatch, state="COMPLETE", result=reply(output))
+    plan, result = convert(jobs[0])
+    stand(monkeypatch, state="COMPLETE", result=result)
     at.run()
     assert not at.exception
     record = state.store().model("resnet18")
     assert record is not None
     assert record.source == "export"
     assert Path(record.path).is_file()
-    assert not output.parent.exists()
+    assert record.details["path"] == record.path
+    assert not Path(plan["output"]).parent.exists()
     assert RANDOM_WEIGHTS_NOTE in texts(at).lower()
     differences = next(one.value for one in at.dataframe if "Compared at" in one.value)
     compared = differences[differences.columns[0]].tolist()
     assert [numbers(one) for one in compared] == [[1], [3]]
     assert differences.iloc[1, 1] == "3e-07"
-    assert lines(at, reply(output)["notes"][0])
+    assert lines(at, NOTE)
 
 
-def test_an_export_outlives_the_tab_that_started_it(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+def test_the_session_that_asked_is_told_after_a_reload_and_no_other_one(
+    open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = open_page("models")
     stand(monkeypatch)
     at.button(key="export.form.start").click().run()
-    other = open_page("models")
-    assert followed(other, "export.watch")
-    output = tiny_models.mlp(Path(jobs[0][1]["output"]))
-    stand(monkeypatch, state="COMPLETE", result=reply(output, weights="pretrained"))
-    other.run()
-    assert state.store().model("resnet18") is not None
+    reloaded, other = (open_page("models", **query) for query in ({"form": at.query_params["form"]}, {}))
+    assert followed(reloaded, "export.watch")
+    assert not followed(other, "export.watch")
+    stand(monkeypatch, state="COMPLETE", result=convert(jobs[0])[1])
+    assert not other.run().toast
+    assert "resnet18" in library(other)["Name"].tolist()
+    assert tells(reloaded.run().toast[0].value, "resnet18")
+    assert not reloaded.run().toast  # once
 
 
-def test_a_failed_export_says_why(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+def test_the_end_of_an_export_reaches_the_person_who_asked_alone(
+    open_page: Open, add_model: Add, log_in: Log
 ) -> None:
+    log_in(ANNA)
+    hers = add_model(name="resnet18")
+    state.store().share([hers.content_sha256], private=True)  # so a job with its name is private, too
+    at = open_page("models")
+
+    def run(job: Any, payload: Any, **how: Any) -> Any:
+        if job == wire.EXPORT:
+            return reply(tiny_models.conv(Path(payload["output"])))
+        return run_job(job, payload, **how)
+
+    state._scheduler()._run = run
+    with state.queue().turn("a test", "holds the machine"):
+        at.selectbox(key="export.form.name").set_value("resnet18").run()
+        at.button(key="export.form.start").click().run()
+        log_in(BEN)
+        his = open_page("models", form=at.query_params["form"])
+        assert not followed(his, "export.watch")
+    assert state._scheduler().join(60)
+    assert not his.run().toast
+    log_in(ANNA)
+    assert tells(at.run().toast[0].value, "resnet18")
+    [record] = [one for one in state.store().models() if one.source == "export"]
+    assert state.store().visibility([record.content_sha256])[record.content_sha256].person == ANNA.id
+
+
+def test_a_failed_export_says_why(open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch) -> None:
     at = open_page("models")
     stand(monkeypatch)
     at.button(key="export.form.start").click().run()
@@ -404,12 +456,10 @@ def test_a_failed_export_says_why(
     )
     at.run()
     assert tells(at.error[0].value, "Opset 13", "18")
-    assert not exporting.is_running()
+    assert not at.button(key="export.form.start").disabled
 
 
-def test_a_pt2_file_is_called_code_and_must_be_reachable(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]]
-) -> None:
+def test_a_pt2_file_is_called_code_and_must_be_reachable(open_page: Open, jobs: list[Work]) -> None:
     at = open_page("models")
     at.get_by_key("export.form.source").set_value(exporting.PT2).run()
     assert any(tells(one.value, "`.pt2`", "PyTorch") for one in at.warning)
@@ -420,15 +470,15 @@ def test_a_pt2_file_is_called_code_and_must_be_reachable(
 
 
 def test_a_sample_that_is_not_made_yet_can_be_made(
-    open_page: Open, jobs: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    open_page: Open, jobs: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = open_page("models")
     stand(monkeypatch)
     at.button(key="sample.resnet18").click().run()
-    [(_, plan)] = jobs
+    plan, result = convert(jobs[0])
+    path = Path(plan["output"])
     assert plan["name"] == "resnet18"
-    path = tiny_models.mlp(Path(plan["output"]))
-    stand(monkeypatch, state="COMPLETE", result=reply(path))
+    stand(monkeypatch, state="COMPLETE", result=result)
     at.run()
     record = state.store().model("resnet18")
     assert record is not None
@@ -453,6 +503,6 @@ def test_a_real_export_ends_in_the_library(open_page: Open, home: Path) -> None:
     differences = next(one.value for one in at.dataframe if "Compared at" in one.value)
     assert len(differences) == 2
     assert float(differences.iloc[0, 1]) < 1e-3
-    assert not list((home / "exports").iterdir())
+    assert not [one for one in (home / "models").iterdir() if one.name.startswith(scratch.INCOMING)]
     at.button(key="models.use").click().run()
     assert choice(at, "model.picked").value == record.content_sha256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,14 +20,16 @@ from core.store import Actor, ModelRecord
 from core.wire.errors import SpecError
 from dashboard import form_state, presenting, state
 from dashboard.pages import PAGES
+from dashboard.views.tune import live_estimate
 from dashboard.widgets import machine_line
 from tests import fleet_runs, tiny_models
-from tests.views import sample_results, test_people
+from tests.views import sample_results, test_live_estimate, test_people
 from tests.views.page import Add, Open
 from tests.views.test_machine_upgrades import record as upgrade_record
 from tests.views.test_people import ADMIN, ANNA, BEN, Log
 
 NAME = "zzsecretnet"
+ERROR = {"type": "ModelError", "message": f"The model `{NAME}` is gone.", "hint": "Put it back."}
 log_in = test_people.log_in
 
 
@@ -192,6 +195,55 @@ def test_a_job_that_becomes_private_while_it_waits_is_hidden_from_then_on(
         assert state.scheduler().status(job) is None
         assert mlp.name not in str(machine_line._event("", Actor(BEN.id, sees_all=False)))
         state._scheduler().cancel(job)
+
+
+def test_a_live_preview_shows_its_estimates_to_its_person_alone(
+    open_page: Open, log_in: Log, secret: Private, mlp: ModelRecord
+) -> None:
+    """One job serves all: Anna starts it with the private model, and Ben joins it with another."""
+
+    def preview(model: ModelRecord) -> tuple[AppTest, str]:
+        at = open_page("tune", model=model)
+        at.session_state["knob.intra_op_num_threads"] = 3
+        at.toggle(key=live_estimate.ON).set_value(True).run()
+        return at, at.session_state[live_estimate.VISITOR]
+
+    def estimate(model: ModelRecord) -> dict[str, Any]:
+        spec = sample_results.spec_for(model, intra_op_num_threads=3)
+        return test_live_estimate.told(spec, label=model.name)["told"][test_live_estimate.ME]
+
+    def event(actor: Actor | None) -> str:
+        spec = sample_results.spec_for(mlp, intra_op_num_threads=3)
+        found = live_estimate._event(
+            his_name, spec.key(), 0.02, str(spec.model.sha256), is_default=False, actor=actor
+        )
+        return str(found)
+
+    with state.queue().turn("a test", "holds the machine"), ThreadPoolExecutor() as thread_without_session:
+        hers, her_name = preview(secret.model)
+        job = state._scheduler()._job(live_estimate._shared().job)
+        assert job is not None
+        log_in(BEN)
+        his, his_name = preview(mlp)
+        actor = state.present_actor()
+        assert live_estimate._shared().job == job.job.id
+        for moment, changes in {
+            "waits": {},
+            "runs": {"state": "RUNNING", "live": {"told": {her_name: estimate(secret.model)}}},
+            "shows": {"live": {"told": {her_name: estimate(secret.model), his_name: estimate(mlp)}}},
+            "failed": {"state": "FAIL", "live": None, "error": ERROR},
+        }.items():
+            for name, value in changes.items():
+                setattr(job, name, value)
+            assert told(his.run(), secret) == set(), moment
+            sent_later = thread_without_session.submit(event, actor).result()
+            assert NAME not in sent_later + str(machine_line._event("", actor)), moment
+            assert ("1.32" in sent_later) == (moment in ("shows", "failed"))
+            log_in(ANNA)
+            assert ("1.32" in sent(hers.run())) == (moment in ("runs", "shows"))
+            log_in(BEN)
+        job.state = "CANCELLED"
+    assert not form_state._is_kept(live_estimate.VISITOR)  # a link would lead to the estimates
 
 
 # --- files, fleets and presentations ------------------------------------------------------------------------

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +10,12 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.api.models import convert_job
+from core.api.models import library_job
+from core.api.session import Status
 from core.show.table import Column, tabulate
-from core.store import ModelRecord, home, library
+from core.store import ModelRecord, home
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
-from core.wire.errors import ModelError, TunerError
-from core.wire.files import made_private
+from core.wire.errors import TunerError
 from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
 from dashboard import format, messages, session_jobs, state
 from dashboard.folders import allowed_path
@@ -26,6 +23,7 @@ from dashboard.server import upload
 from dashboard.widgets import job_box, live_view, tables
 
 PLACE = "export"  # where errors of exports are shown: under the form
+JOB = "models.job"  # id of the export that this session started; a reload keeps it
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
 TORCHVISION, PT2 = "torchvision", "pt2"
 _SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
@@ -141,7 +139,7 @@ def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
         "source": "pt2" if pt2 else "torchvision",
         "name": "" if pt2 else name,
         "path": str(path) if path else "",
-        "output": str(_folder_of_jobs() / secrets.token_hex(6) / f"{name}.onnx"),
+        "output": f"{name}.onnx",
         "opset": opset,
         "dynamic_batch": not pt2 and bool(values.get("export.form.dynamic", True)),
         "pretrained": not pt2 and bool(values.get("export.form.pretrained", True)),
@@ -154,117 +152,60 @@ def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
 # --- the job ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportJob:
-    """A running export: the name of the future model, and the file to write."""
-
-    name: str
-    output: str
-
-
-@st.cache_resource(show_spinner=False)
-def _exports() -> dict[str, ExportJob]:
-    """Return the exports of this server not yet in the library, by job id; a reload must not lose one."""
-    return {}
-
-
 def start(name: str, plan: wire.ExportPlan) -> None:
-    """Submit an export; a server runs one at a time."""
+    """Submit an export; a session runs one at a time."""
     if is_running():
         return
     try:
         state.refuse_if_closed()
-        wanted = convert_job(plan)
-        made_private(Path(plan["output"]).parent)
-        job = session_jobs.submit(wanted)
+        st.session_state[JOB] = session_jobs.submit(library_job(state.session(), plan, name))
     except TunerError as error:
         messages.keep_error(error, PLACE)
-        return
-    except OSError as error:
-        wrong = ModelError(f"Cannot write the export: {error}.", hint="Check ORTune's home folder.")
-        messages.keep_error(wrong, PLACE)
-        return
-    _exports()[job] = ExportJob(name=name, output=plan["output"])
 
 
 def is_running() -> bool:
-    """Return whether an export of this server waits or runs."""
-    return any(session_jobs.is_active(session_jobs.status(job)) for job in _exports())
+    """Return whether an export of this session waits or runs."""
+    return session_jobs.is_active(_status())
+
+
+def _status() -> Status | None:
+    """Return the status of this session's export; None: it has none, or the link of another person's."""
+    job, actor = st.session_state.get(JOB), state.present_actor()
+    if job is None or (actor is not None and state.scheduler().person_of(job) != actor.person):
+        return None
+    return session_jobs.status(job)
 
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
-    """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
-    if state.closed():
-        return  # an engineer's page takes them
-    for job, export in list(_exports().items()):
-        status = session_jobs.status(job)
-        if session_jobs.is_active(status):
-            continue
-        if _exports().pop(job, None) is None:
-            continue  # another browser tab took it meanwhile
-        if status is not None and status.state == "COMPLETE" and status.result:
-            _add_export(export, status.result, added)
-        elif status is not None and status.error and status.state == "FAIL":
-            messages.keep_error(status.error, PLACE)
-        _clean(Path(export.output))
-
-
-def _add_export(
-    export: ExportJob, reply: Mapping[str, Any], added: Callable[[ModelRecord, bool], None]
-) -> None:
-    try:
-        with st.spinner("Reading the exported model…"):
-            record, new = take_in(export.name, Path(reply["path"]), reply)
-    except TunerError as error:
-        messages.keep_error(error, PLACE)
+    """Tell the session how its export ended, once; the job itself adds the model to the library."""
+    status = _status()
+    if session_jobs.is_active(status) or state.closed():
         return
-    added(record, new)
-    messages.show_notice()
-
-
-def take_in(name: str, path: Path, reply: Mapping[str, Any]) -> tuple[ModelRecord, bool]:
-    """Put the exported model at `path` into the library; return its record and whether it is new.
-
-    A sample model stays at the path that the command line uses; others move into the library's folder.
-    """
-    note = RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else ""
-    store = state.store()
-    if _folder_of_jobs() not in path.parents:
-        return library.import_file(
-            store, path, name=name, source="export", note=note, details=dict(reply)
-        ), True
-    record, new = library.import_files(
-        store, sorted(path.parent.iterdir()), name=name, source="export", move=True
-    )
-    record = replace(record, note=note, details={**reply, "path": record.path})
-    store.put_model(record)
-    return record, new
-
-
-def _folder_of_jobs() -> Path:
-    return home() / "exports"
-
-
-def _clean(output: Path) -> None:
-    if _folder_of_jobs() in output.parents:
-        shutil.rmtree(output.parent, ignore_errors=True)
+    st.session_state.pop(JOB, None)
+    if status is not None and status.error and status.state == "FAIL":
+        messages.keep_error(status.error, PLACE)
+    elif status is not None and status.result and (record := state.store().model(status.result["model"])):
+        added(record, status.result["new"])
+        messages.show_notice()
 
 
 def watch() -> None:
     """Draw the running export until it ends, and the error of the last one."""
     messages.show_kept_error(PLACE, "Nothing was exported")
-    running = [job for job in _exports() if session_jobs.is_active(session_jobs.status(job))]
-    if running:
-        _live(running[0])
+    status = _status()
+    if session_jobs.is_active(status):
+        _live(status)
 
 
-def _live(job: str) -> None:
-    status = session_jobs.status(job)
-    name = status.what if status is not None else ""
+def _live(status: Status) -> None:
+    event = partial(job_box.event, status.id, "this export", status.what)
     with st.container(border=True, key="export.live"):
-        live_view.watch(job, partial(job_box.event, job, "this export", name), key="export.watch")
+        live_view.watch(status.id, event, key="export.watch")
         job_box.cancel(
-            job, key="export.cancel", help="Stops the worker; nothing is kept.", label="Cancel the export"
+            status.id,
+            key="export.cancel",
+            help="Stops the worker; nothing is kept.",
+            label="Cancel the export",
         )
 
 

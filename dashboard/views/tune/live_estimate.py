@@ -24,7 +24,7 @@ from core.api.session import Status
 from core.evidence.measurement import Trial
 from core.show import setting_chips
 from core.spec import TrialSpec
-from core.store import ModelRecord
+from core.store import Actor, ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
@@ -118,6 +118,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             spec.protocol.margin,
             spec.model.sha256 or spec.model.path,
             is_default=live.is_default(spec),
+            actor=state.present_actor(),
         )
         name = f"glimpse-{_visitor()}-{spec.key()}"
         live_view.watch(name, follow, key="glimpse.watch", rerun=False)
@@ -172,9 +173,16 @@ def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:
     return found
 
 
-def _event(visitor: str, wanted: str, margin: float, model: str, *, is_default: bool) -> Event:
-    """Return the event of the settings with the key `wanted` on a model for a visitor."""
-    status, shared = _status(), _shared()
+def _event(
+    visitor: str, wanted: str, margin: float, model: str, *, is_default: bool, actor: Actor | None
+) -> Event:
+    """Return the event of the settings with the key `wanted` on a model for a visitor.
+
+    The thread that builds it has no session, so it is told who reads.
+    """
+    shared = _shared()
+    scheduler = state.scheduler() if actor is None else state.scheduler_for(actor)
+    status = scheduler.status(shared.job) if shared.job else None
     told, told_at = shared.last.get(visitor, ({}, 0.0))
     if (newest := _estimate_for(status, visitor)) and newest != told:
         told, told_at = newest, time.monotonic()
