@@ -175,9 +175,9 @@ def _model_beside(trial: Trial) -> Link:
     """The model of a trial that the library lacks: a sample, or a file that was only measured."""
     ref = trial.spec.get("model", {})
     recorded, path = str(ref.get("sha256") or ""), Path(str(ref.get("path") or ""))
-    if not recorded or not path.is_file():
-        return _missing("model", "The model is not in the library.", trial.model_sha256)
     try:
+        if not recorded or not path.is_file():
+            return _missing("model", "The model is not in the library.", trial.model_sha256)
         with open_regular(path) as file:
             now = sha256_of(file)
     except OSError as error:
