@@ -136,7 +136,7 @@ class _Dumper(yaml.SafeDumper):
 
     def write_double_quoted(self, text: str, split: bool = True) -> None:
         self.allow_unicode = text.isprintable()
-        super().write_double_quoted(text, split)  # type: ignore[no-untyped-call]
+        super().write_double_quoted(text, split)
         self.allow_unicode = True
 
 
