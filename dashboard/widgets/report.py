@@ -16,6 +16,7 @@ from core.show.report.subjects import About
 from core.wire.errors import TunerError
 from dashboard import messages, state
 from dashboard.report.page import html_of
+from dashboard.widgets import uploads
 
 PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
 SIGNATURE = "report.signature"
@@ -50,7 +51,7 @@ def offer(about: Callable[[], About], *, key: str) -> None:
 def _inside(about: About, key: str) -> None:
     price = _price(key)
     recorded = state.recorded()
-    signature = _signature(about, key)
+    signature = _signature(about, key, _signed_file(key))
     said = compose(about, state.store(), price=price, recorded=recorded, signature=signature)
     st.download_button(
         "Download HTML",
@@ -68,14 +69,38 @@ def _inside(about: About, key: str) -> None:
     st.code(markdown(said), language="markdown", height=MARKDOWN_PX)
 
 
-def _signature(about: About, key: str) -> Section:
+def _signed_file(key: str) -> Any:
+    """Draw the field of the signed file; None: the report states that of the store."""
+    with st.expander("Signed file", icon=":material/signature:"):
+        return st.file_uploader(
+            "YAML file or bundle of this result",
+            type=["zip", "yaml", "yml"],
+            key=f"{key}.report.file",
+            max_upload_size=uploads.MOST_CHECKED_MB,
+            help="The report states its signature and digests. Without a file, it states those of the bundle "
+            "in the store, if there is one.",
+        )
+
+
+def _signature(about: About, key: str, uploaded: Any) -> Section:
     """Return the state of the signature and the digests; files are read once for each opening."""
-    subject = (type(about).__name__, [one.id for one in trials_of(about)])
+    file = None if uploaded is None else uploaded.file_id
+    subject = (type(about).__name__, [one.id for one in trials_of(about)], file)
     kept: tuple[Any, Section] | None = st.session_state.get(f"{key}.{SIGNATURE}")
     if kept is None or kept[0] != subject:
         with st.spinner("Computing the digests…", show_time=True):
-            kept = st.session_state[f"{key}.{SIGNATURE}"] = (subject, section(about, state.store()))
+            kept = st.session_state[f"{key}.{SIGNATURE}"] = (subject, _section(about, uploaded))
     return kept[1]
+
+
+def _section(about: About, uploaded: Any) -> Section:
+    if uploaded is None:
+        return section(about, state.store())
+    path = uploads.on_disk(uploaded)
+    try:
+        return section(about, state.store(), file=path, name=uploaded.name)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _price(key: str) -> Price | None:

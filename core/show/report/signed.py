@@ -62,7 +62,12 @@ class SignatureSection(Section):
 
 
 def section(
-    about: About, store: Store, *, file: Path | None = None, trust_file: Path | None = None
+    about: About,
+    store: Store,
+    *,
+    file: Path | None = None,
+    name: str = "",
+    trust_file: Path | None = None,
 ) -> SignatureSection:
     """Return who signed, whether the signature is valid and its key trusted, and the digests in short.
 
@@ -70,6 +75,7 @@ def section(
         about: the result of the report.
         store: with its rows.
         file: YAML file or bundle that holds the result; None: the bundle in the store, if there is one.
+        name: of the file, where `file` is a copy; empty: that of `file`.
         trust_file: None: the usual one.
 
     Raises:
@@ -77,13 +83,14 @@ def section(
     """
     trials = trials_of(about)
     if file is not None:
+        name = name or file.name
         chain = chain_of_file(store, file, trust_file=trust_file)
         if chain.trial is not None and chain.trial not in {one.id for one in trials}:
             raise SpecError(
-                f"`{file.name}` holds the trial `{chain.trial[:12]}`, which this report does not show.",
+                f"`{name}` holds the trial `{chain.trial[:12]}`, which this report does not show.",
                 hint="Give a file that was exported from this result.",
             )
-        return _of_chain(chain)
+        return _of_chain(replace(chain, file=name))
     bundles = {one.id: store.artifact_path(one.id, STORED) for one in trials}
     bundles = {name: path for name, path in bundles.items() if path.is_file()}
     if isinstance(about, AboutTrial | AboutLoad):
