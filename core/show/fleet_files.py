@@ -41,13 +41,16 @@ def files(summary: Summary) -> list[ConfigurationFile]:
     files that begin with the name of the model.
     """
     chosen = _sections(summary.sections)
-    several = len(chosen) > 1
+    several, taken = len(chosen) > 1, set[str]()
     found: list[ConfigurationFile] = []
     for section in chosen:
-        prefix = f"{file_stem(section.matrix.model)}-" if several else ""
+        prefix = f"{_free(file_stem(section.matrix.model), taken)}-" if several else ""
         found += _host_files(section, summary.run, prefix)
         found.append(_combined(section, summary.run, prefix))
     return found
+
+
+_ALL_HOSTS = "all-hosts"  # stem of the file for all of them
 
 
 def _sections(every: Sequence[Section]) -> list[Section]:
@@ -79,7 +82,7 @@ def recommended(row: HostRow) -> str:
 
 def _host_files(section: Section, run: FleetRun, prefix: str) -> Iterator[ConfigurationFile]:
     of, hosts = section.matrix, {one.name: one for one in run.hosts}
-    taken: set[str] = set()
+    taken = {f"{prefix}{_ALL_HOSTS}".lower()}
     for row in of.rows:
         name = _free(f"{prefix}{file_stem(row.host)}", taken)
         key = recommended(row)
@@ -161,7 +164,7 @@ def _measured(cell: Cell, row: HostRow, run: FleetRun) -> dict[str, Any]:
 
 def _combined(section: Section, run: FleetRun, prefix: str) -> ConfigurationFile:
     of = section.matrix
-    name = f"{prefix}all-hosts.yaml"
+    name = f"{prefix}{_ALL_HOSTS}.yaml"
     key = _for_all(of, section.portability)
     try:
         whole = _sections_of(of.configuration(key), of, run)

@@ -26,6 +26,7 @@ import yaml
 from markdown_it import MarkdownIt
 from onnx import helper
 
+import ortune
 from core.api import exporting
 from core.api.session import Session
 from core.cli import run
@@ -477,6 +478,26 @@ def test_terminals_get_no_control_character_and_json_the_names_themselves(
         text = said(capsys, "report", kept.ids[key][1], "--format", "md", "--json")
         assert text.isascii(), key
         assert json.loads(text)["id"] == kept.ids[key][1], key
+
+
+def test_half_a_character_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a file name that is not UTF-8: neither the store nor a file takes it."""
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
+    half = "m\udcff.onnx"
+    for call in (
+        lambda: ortune.inspect(Path(half)),
+        lambda: ortune.tune({"model": {"path": half}}),
+        lambda: ortune.compare([half]),
+        lambda: ortune.history(search=half),
+        lambda: ortune.export(half),
+    ):
+        with pytest.raises(SpecError, match=r"`m\\udcff.onnx` is not UTF-8 text"):
+            call()
+    for args in (["inspect", half], ["tag", "abcdef", "--label", half], ["history", "--search", half]):
+        assert run(args) == 2
+        assert "is not UTF-8 text" in capsys.readouterr().err
 
 
 # --- the audit log ------------------------------------------------------------------------------------------
