@@ -138,7 +138,7 @@ _WITHOUT_KEY: Mapping[str, Literal["INVALID", "UNCHECKED", "NONE"]] = {
 
 
 def _reported_digests(links: Sequence[Link]) -> ReportedDigests:
-    return {"state": state_of(links), "links": plain(links)}
+    return {"state": state_of(links), "links": list(links)}
 
 
 def trials_of(about: About) -> Sequence[Trial]:
