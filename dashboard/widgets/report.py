@@ -86,7 +86,7 @@ def _signed(about: About, key: str) -> SignatureSection:
             facts = [one for one in found.parts if isinstance(one, Fact) and one.name != "file"]
             lines = [f"{one.name}: :{one.color or 'gray'}[{format.plain(one.text)}]" for one in facts]
             differing = [one.why for one in found.digests["links"] if one.state == "DIFFERS"]
-            st.caption("  \n".join([*lines, *map(format.plain, differing)]))
+            st.markdown("  \n".join([*lines, *map(format.plain, differing)]))
     return found
 
 

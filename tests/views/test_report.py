@@ -248,7 +248,7 @@ def test_a_report_states_the_signature_of_an_uploaded_file_as_the_command_does(
             if isinstance(one, Fact) and one.name != "digests":  # with the time of the check
                 assert f"**{one.name}**: {md_plain(one.text)}" in shown
         assert ("a digest differs" in shown) == (data == changed)
-        assert tells(" ".join(one.value for one in with_report.caption), told)
+        assert tells(" ".join(one.value for one in with_report.markdown), told)
     upload(with_report, valid, "![x](http://evil.example).yaml")
     assert "](http" not in reports(with_report)[0].replace("\\]", "")
 
@@ -259,7 +259,7 @@ def test_a_file_that_is_none_of_a_result_is_told(with_report: AppTest, name: str
     at = upload(with_report, data, name)
     [shown] = reports(at)
     assert "a digest differs" in shown
-    assert any("a digest differs" in one.value and "\n" in one.value for one in at.caption)  # and the reason
+    assert any("a digest differs" in one.value and "\n" in one.value for one in at.markdown)  # and why
     assert not at.error
 
 
