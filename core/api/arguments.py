@@ -22,7 +22,7 @@ from core.spec.settings import MAX_THREADS
 from core.spec.text_values import ON_OFF, share, whole_number
 from core.spec.text_values import seconds as seconds_of_text
 from core.spec.validation import shown
-from core.wire.errors import SpecError, nearest, range_rule
+from core.wire.errors import SpecError, nearest, range_rule, refuse_surrogates
 
 Reader = Callable[[str, Any], Any]
 P = ParamSpec("P")
@@ -316,6 +316,16 @@ READERS: Mapping[str, Reader] = {  # name of an argument -> how it is read; a fu
 }
 
 
+def _check_texts(value: object) -> None:
+    if isinstance(value, Mapping):
+        _check_texts([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_texts(one)
+    elif isinstance(value, str | os.PathLike):
+        refuse_surrogates(os.fsdecode(value))
+
+
 def checked(**readers: Reader) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that reads the arguments of a function by `READERS`, or by `readers` of its own.
 
@@ -332,6 +342,7 @@ def checked(**readers: Reader) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 bound = signature.bind(*args, **kwargs)
             except TypeError:
                 return function(*args, **kwargs)  # Python's error names the function
+            _check_texts(bound.arguments)
             for name, value in bound.arguments.items():
                 default = signature.parameters[name].default
                 if name not in by_name:

@@ -32,6 +32,7 @@ from core.wire.errors import (
     TunerError,
     WorkerError,
     record_from_error,
+    refuse_surrogates,
     unexpected_words,
 )
 
@@ -304,7 +305,8 @@ def run(argv: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode
     try:
         with signals(), terminal_width.terminal():
-            _check_arguments(argv)
+            for one in argv:
+                refuse_surrogates(one)
             code = app(args=list(argv), prog_name=_program(), standalone_mode=False)
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -320,14 +322,6 @@ def run(argv: Sequence[str]) -> int:
         return 141
     except Exception as error:  # a bug: one line, and a traceback file for the report
         return _failed(_unexpected(error), as_json=as_json)
-
-
-def _check_arguments(argv: Sequence[str]) -> None:
-    """Refuse arguments that are not valid text: neither the store nor JSON accepts them."""
-    for one in argv:
-        if any("\ud800" <= character <= "\udfff" for character in one):
-            shown = one.encode("utf-8", "backslashreplace").decode()[:80]
-            raise SpecError(f"`{shown}` is not UTF-8 text.", hint="Rename the file, or write it in UTF-8.")
 
 
 def _unexpected(error: Exception) -> TunerError:

@@ -113,7 +113,7 @@ def report(
     if output is not None:
         typer.echo(f"Wrote {output}.", err=True)
     if json_:
-        print_json(documents.report(said, format_=format_, output=output, text=text))
+        print_json(documents.report(said, signature, format_=format_, output=output, text=text))
     elif output is None:
         typer.echo(text, nl=False)
 

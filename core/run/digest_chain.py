@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,9 +99,13 @@ def _chain_of_opened(
 def _chain(
     trial: str | None, file: str | None, signature: SignatureCheck | None, links: list[Link]
 ) -> DigestChain:
+    return DigestChain(state=state_of(links), trial=trial, file=file, signature=signature, links=links)
+
+
+def state_of(links: Iterable[Link]) -> State:
+    """Return the state of a chain of these links."""
     states = {one.state for one in links}
-    state: State = "BROKEN" if "DIFFERS" in states else "INCOMPLETE" if "MISSING" in states else "INTACT"
-    return DigestChain(state=state, trial=trial, file=file, signature=signature, links=links)
+    return "BROKEN" if "DIFFERS" in states else "INTACT" if states == {"MATCHES"} else "INCOMPLETE"
 
 
 def _missing(name: str, why: str, recorded: str = "") -> Link:
@@ -124,7 +128,7 @@ def _compared(name: str, recorded: str, now: str, same: str, other: str) -> Link
 
 def _stored(store: Store, trial_id: str) -> tuple[list[Link], Trial | None, ModelRecord | None]:
     """The links in the store, the trial if it can be read, and its model."""
-    rows = list(_rows(store, trial_id))
+    rows = list(stored_links(store, trial_id))
     try:
         trial = store.trial(trial_id)
     except MissingError:
@@ -135,7 +139,8 @@ def _stored(store: Store, trial_id: str) -> tuple[list[Link], Trial | None, Mode
     return [*_models(store, trial, record), *rows], trial, record
 
 
-def _rows(store: Store, trial_id: str) -> Iterator[Link]:
+def stored_links(store: Store, trial_id: str) -> Iterator[Link]:
+    """Yield the links of a stored result and its raw measurements."""
     names = {"result": "The stored result", "measurements": "The raw measurements"}
     found = store.digests(trial_id)
     for name, noun in names.items():
@@ -175,9 +180,9 @@ def _model_beside(trial: Trial) -> Link:
     """The model of a trial that the library lacks: a sample, or a file that was only measured."""
     ref = trial.spec.get("model", {})
     recorded, path = str(ref.get("sha256") or ""), Path(str(ref.get("path") or ""))
-    if not recorded or not path.is_file():
-        return _missing("model", "The model is not in the library.", trial.model_sha256)
     try:
+        if not recorded or not path.is_file():
+            return _missing("model", "The model is not in the library.", trial.model_sha256)
         with open_regular(path) as file:
             now = sha256_of(file)
     except OSError as error:

@@ -41,6 +41,7 @@ from core.run.variants import creation_check, precision_of_model, variant_of
 from core.show import fleet_text
 from core.show.output_types import Limit, MachineDocument, QueuedJobDocument
 from core.show.report import Report
+from core.show.report.signed import SignatureSection
 from core.show.sheets import sweeps
 from core.show.sheets.variants import Verdicts
 from core.show.verdict import continuable_comparison
@@ -139,13 +140,17 @@ def imported(store: Store, one: Imported) -> dict[str, Any]:
     }
 
 
-def report(said: Report, *, format_: str, output: Path | None, text: str) -> dict[str, Any]:
-    """Return what a report says, and where it was written."""
+def report(
+    said: Report, signature: SignatureSection, *, format_: str, output: Path | None, text: str
+) -> dict[str, Any]:
+    """Return what a report says, who signed its result, and where it was written."""
     return {
         "kind": said.kind,
         "id": said.id,
         "verdict": said.verdict,
         "rejected": said.rejected or None,
+        "signatures": signature.signatures,
+        "digests": signature.digests,
         "format": format_,
         "output": str(output) if output is not None else None,
         "output_bytes": output.stat().st_size if output is not None else None,

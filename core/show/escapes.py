@@ -48,9 +48,14 @@ def code_span(text: str) -> str:
     return f"{fence}{edge}{shown}{edge}{fence}"
 
 
+def unlinked(text: object) -> str:
+    """Return `text` on one line, in which GitHub finds neither links nor mentions nor emoji."""
+    return _REPLACED.sub(JOINER, visible(" ".join(str(text).split())))
+
+
 def md_plain(text: object) -> str:
     """Return `text` on one line of GitHub's Markdown, without markup, links and mentions."""
-    plain = _REPLACED.sub(JOINER, visible(" ".join(str(text).split())))
+    plain = unlinked(text)
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = _SPECIAL.sub(r"\\\1", plain).replace("$", "<span>$</span>")  # a formula could begin there
     return literal_start(escaped)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from core.spec import SCHEMA, spec_from_dict
 from core.spec.per_machine import document
 from core.spec.strict_yaml import dump_yaml
 from core.wire.errors import SpecError
+from core.wire.files import file_stem
 from core.wire.units import visible
 
 _ASKED = ("search", "compare")  # questions whose answer is a configuration
@@ -41,13 +41,16 @@ def files(summary: Summary) -> list[ConfigurationFile]:
     files that begin with the name of the model.
     """
     chosen = _sections(summary.sections)
-    several = len(chosen) > 1
+    several, taken = len(chosen) > 1, set[str]()
     found: list[ConfigurationFile] = []
     for section in chosen:
-        prefix = f"{_stem(section.matrix.model)}-" if several else ""
+        prefix = f"{_free(file_stem(section.matrix.model), taken)}-" if several else ""
         found += _host_files(section, summary.run, prefix)
         found.append(_combined(section, summary.run, prefix))
     return found
+
+
+_ALL_HOSTS = "all-hosts"  # stem of the file for all of them
 
 
 def _sections(every: Sequence[Section]) -> list[Section]:
@@ -67,10 +70,6 @@ def _rank(one: Section) -> int:
     return 2 if one.matrix.phase == "portability" else int(one.matrix.command == "search")
 
 
-def _stem(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:60] or "model"
-
-
 def recommended(row: HostRow) -> str:
     """Return the key of the configuration for a host: the default if it may be the fastest, else the best."""
     if row.rejected or not row.best:
@@ -83,9 +82,9 @@ def recommended(row: HostRow) -> str:
 
 def _host_files(section: Section, run: FleetRun, prefix: str) -> Iterator[ConfigurationFile]:
     of, hosts = section.matrix, {one.name: one for one in run.hosts}
-    taken: set[str] = set()
+    taken = {f"{prefix}{_ALL_HOSTS}".lower()}
     for row in of.rows:
-        name = _free(f"{prefix}{_stem(row.host)}", taken)
+        name = _free(f"{prefix}{file_stem(row.host)}", taken)
         key = recommended(row)
         if not key:
             why = row.rejected or row.why or row.text or row.state
@@ -165,7 +164,7 @@ def _measured(cell: Cell, row: HostRow, run: FleetRun) -> dict[str, Any]:
 
 def _combined(section: Section, run: FleetRun, prefix: str) -> ConfigurationFile:
     of = section.matrix
-    name = f"{prefix}all-hosts.yaml"
+    name = f"{prefix}{_ALL_HOSTS}.yaml"
     key = _for_all(of, section.portability)
     try:
         whole = _sections_of(of.configuration(key), of, run)

@@ -47,7 +47,8 @@ from core.evidence.upgrade import Change, RuntimeSide
 from core.evidence.upgrade import State as UpgradeState
 from core.evidence.verdict import Grade, Verdict
 from core.evidence.verification import FactCheck, SpeedChange, Transfer, VerificationPart
-from core.run.digest_chain import DigestChain
+from core.run.digest_chain import DigestChain, Link
+from core.run.digest_chain import State as DigestState
 from core.run.runtimes.checking import RuntimeCheck
 from core.run.signing import SignatureCheck
 from core.run.sizes import Source
@@ -760,6 +761,25 @@ class FormatsDocument(TypedDict):
     formats: list[FormatRecord]
 
 
+class ReportedSignature(TypedDict):
+    """The signature of a file of a report's result."""
+
+    file: str | None  # null: no file of this result is known here
+    state: Literal["VALID", "INVALID", "UNCHECKED", "NONE"]  # UNCHECKED: its package is not installed
+    fingerprint: str | None  # of the public key of a valid signature
+    trusted: bool | None  # whether the trust file has the key; null: no key, or no trust file
+    signer: str | None  # name in the trust file; of another key the name that the signer states
+    signed_at: str | None  # as the signer states, in UTC
+    why: str
+
+
+class ReportedDigests(TypedDict):
+    """The recorded digests of a report's result, compared with those of what is there now."""
+
+    state: DigestState  # BROKEN: a link differs; INCOMPLETE: none differs, but one is missing
+    links: list[Link]  # none: of a fleet run
+
+
 class ReportDocument(TypedDict):
     """`report`."""
 
@@ -767,6 +787,8 @@ class ReportDocument(TypedDict):
     id: str  # ID of the result
     verdict: str  # one sentence
     rejected: str | None  # why the verdict is rejected; null: it is valid
+    signatures: list[ReportedSignature]  # of `--file`, else of the bundles in the store; one at least
+    digests: ReportedDigests
     format: Literal["html", "md"]
     output: str | None  # the file written; null: none
     output_bytes: int | None

@@ -132,14 +132,16 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text with unusual line breaks, which PyYAML would write plainly and read back as spaces."""
+    """Escapes what is not printable: PyYAML reads unusual line breaks as spaces, and others turn the text."""
 
-
-_LINE_BREAKS = re.compile("[\\r\\x85\\u2028\\u2029\\ufeff]")
+    def write_double_quoted(self, text: str, split: bool = True) -> None:
+        self.allow_unicode = text.isprintable()
+        super().write_double_quoted(text, split)
+        self.allow_unicode = True
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    style = '"' if _LINE_BREAKS.search(value) else None
+    style = None if value.replace("\n", "").isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

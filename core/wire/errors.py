@@ -194,6 +194,17 @@ def error_from_record(record: ErrorRecord) -> TunerError:
     return cls(record["message"], hint=record["hint"])
 
 
+def refuse_surrogates(text: str) -> None:
+    """Refuse text with half of a character, as of a file name that is not UTF-8: no store takes it.
+
+    Raises:
+        SpecError: there is one.
+    """
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        shown = text.encode("utf-8", "backslashreplace").decode()[:80]
+        raise SpecError(f"`{shown}` is not UTF-8 text.", hint="Rename the file, or write it in UTF-8.")
+
+
 _LONGEST_NAME = 300
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX R
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _CHUNK_BYTES = 1 << 20
+_MOST_STEM = 100  # characters of a file name, before an ID and the ending
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)  # Windows opens no such file
 _KINDS = (
     (stat.S_ISFIFO, "it is a named pipe, not a file on a disk"),
     (stat.S_ISSOCK, "it is a socket, not a file on a disk"),
@@ -82,6 +85,13 @@ def content_sha256(digest: str, external: Sequence[tuple[str, str]]) -> str:
         return digest
     lines = [digest, *(f"{sha256} {location}" for location, sha256 in external)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def file_stem(name: str) -> str:
+    """Return `name` as the stem of a file name that is valid on every system and no option of a command."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx"))
+    stem = plain.strip("._-")[:_MOST_STEM].rstrip("._-")
+    return f"model_{stem}" if _DEVICES.match(stem) else stem or "model"
 
 
 @contextlib.contextmanager

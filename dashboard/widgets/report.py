@@ -8,14 +8,16 @@ from typing import Any
 
 import streamlit as st
 
-from core.show.report import Price, Report, Section
+from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
-from core.show.report.signed import section, trials_of
+from core.show.report.signed import SignatureSection, section, trials_of
 from core.show.report.subjects import About
+from core.show.sheets import Fact
 from core.wire.errors import TunerError
-from dashboard import messages, state
+from dashboard import format, messages, state
 from dashboard.report.page import html_of
+from dashboard.widgets import uploads
 
 PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
 SIGNATURE = "report.signature"
@@ -50,7 +52,7 @@ def offer(about: Callable[[], About], *, key: str) -> None:
 def _inside(about: About, key: str) -> None:
     price = _price(key)
     recorded = state.recorded()
-    signature = _signature(about, key)
+    signature = _signed(about, key)
     said = compose(about, state.store(), price=price, recorded=recorded, signature=signature)
     st.download_button(
         "Download HTML",
@@ -68,14 +70,45 @@ def _inside(about: About, key: str) -> None:
     st.code(markdown(said), language="markdown", height=MARKDOWN_PX)
 
 
-def _signature(about: About, key: str) -> Section:
+def _signed(about: About, key: str) -> SignatureSection:
+    """Draw the field of a signed file and what its check found; without a file, that of the store counts."""
+    with st.expander("Signed file", icon=":material/signature:"):
+        uploaded = st.file_uploader(
+            "YAML file or bundle of this result",
+            type=["zip", "yaml", "yml"],
+            key=f"{key}.report.file",
+            max_upload_size=uploads.MOST_CHECKED_MB,
+            help="The report states its signature and digests. Without a file, it states those of the bundle "
+            "in the store, if there is one.",
+        )
+        found = _signature(about, key, uploaded)
+        if uploaded is not None:
+            facts = [one for one in found.parts if isinstance(one, Fact) and one.name != "file"]
+            lines = [f"{one.name}: :{one.color or 'gray'}[{format.plain(one.text)}]" for one in facts]
+            differing = [one.why for one in found.digests["links"] if one.state == "DIFFERS"]
+            st.markdown("  \n".join([*lines, *map(format.plain, differing)]))
+    return found
+
+
+def _signature(about: About, key: str, uploaded: Any) -> SignatureSection:
     """Return the state of the signature and the digests; files are read once for each opening."""
-    subject = (type(about).__name__, [one.id for one in trials_of(about)])
-    kept: tuple[Any, Section] | None = st.session_state.get(f"{key}.{SIGNATURE}")
+    file = None if uploaded is None else uploaded.file_id
+    subject = (type(about).__name__, [one.id for one in trials_of(about)], file)
+    kept: tuple[Any, SignatureSection] | None = st.session_state.get(f"{key}.{SIGNATURE}")
     if kept is None or kept[0] != subject:
         with st.spinner("Computing the digests…", show_time=True):
-            kept = st.session_state[f"{key}.{SIGNATURE}"] = (subject, section(about, state.store()))
+            kept = st.session_state[f"{key}.{SIGNATURE}"] = (subject, _section(about, uploaded))
     return kept[1]
+
+
+def _section(about: About, uploaded: Any) -> SignatureSection:
+    if uploaded is None:
+        return section(about, state.store())
+    path = uploads.on_disk(uploaded)
+    try:
+        return section(about, state.store(), file=path, name=uploaded.name)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _price(key: str) -> Price | None:

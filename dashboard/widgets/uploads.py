@@ -1,7 +1,11 @@
-"""Upload areas whose files a worker reads: models into the library, and files made elsewhere."""
+"""Upload areas whose files a worker reads, and files that are checked: bundles, YAML files, baselines."""
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -11,13 +15,16 @@ import streamlit as st
 from core.api.importing import import_evidence
 from core.store import ModelRecord, library
 from core.store.imported import Imported
-from core.wire.errors import TunerError
-from core.wire.files import MOST_IMPORT_BYTES
+from core.wire.errors import SpecError, TunerError
+from core.wire.files import MOST_IMPORT_BYTES, made_private, private_opener
+from core.wire.units import size
 from dashboard import state
 from dashboard.server import upload
 
 TAB = "Upload"  # label of the tab that holds the area of models
 NOT_ADDED, NOT_IMPORTED = "The model was not added", "Nothing was imported"  # titles of errors
+MOST_CHECKED_MB = 1024
+KEPT_S = 24 * 3600  # of checked files and stored results of verifications, on the disk of the server
 
 Found = TypeVar("Found")
 
@@ -97,3 +104,34 @@ def _area(
     finally:
         upload.discard(files)
     st.rerun()  # the area shows the error
+
+
+def on_disk(uploaded: Any) -> Path:
+    """Return the path of a copy of an uploaded file; delete copies older than `KEPT_S`.
+
+    Raises:
+        SpecError: it is too large, or cannot be kept.
+    """
+    if uploaded.size > (most := MOST_CHECKED_MB << 20):
+        raise SpecError(
+            f"The file has {size(uploaded.size)}, but at most {size(most)} can be uploaded here.",
+            hint="Use the command line for it.",
+        )
+    folder = state.store().folder / "cache" / "verify"
+    target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
+    try:
+        made_private(folder)
+        for old in folder.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                old.unlink(missing_ok=True)
+        with open(target, "xb", opener=private_opener) as file:
+            uploaded.seek(0)
+            shutil.copyfileobj(uploaded, file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            target.unlink(missing_ok=True)
+        raise SpecError(
+            f"The file cannot be kept on the server: {error.strerror or error}.",
+            hint="Free disk space, or use the command line.",
+        ) from None
+    return target

@@ -148,10 +148,15 @@ def test_a_host_without_a_result_has_no_file_but_a_reason(tmp_path: Path) -> Non
     ]
 
 
-def test_names_of_hosts_cannot_leave_the_folder() -> None:
-    names = ["../../etc/x", "a/b", "A/b", ".."]
-    found = files(summarize(made.run({name: made.compared(SURE) for name in names})))
-    written = [one.name for one in found]
+def test_names_of_hosts_and_models_cannot_leave_the_folder_or_replace_another_file() -> None:
+    names = ["../../etc/x", "a/b", "A/b", "..", "all-hosts", "con"]
+    summary = summarize(made.run({name: made.compared(SURE) for name in names}))
+    [one] = summary.sections
+    models = [replace(one.matrix, model=name, model_sha256=name) for name in ("a/b", "a b")]
+    several = replace(summary, sections=tuple(replace(one, matrix=of) for of in models))
+    assert "con.yaml" not in [one.name for one in files(summary)]
+    assert len(files(several)) == 2 * len(files(summary))
+    written = [one.name for one in files(several)]
     assert len({one.lower() for one in written}) == len(written)
     assert all("/" not in one and not one.startswith(".") for one in written)
 

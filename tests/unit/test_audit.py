@@ -62,14 +62,6 @@ def test_several_processes_write_whole_linked_lines(tmp_path: Path) -> None:
         assert len(list(audit.entries(tmp_path, who=f"p{n}"))) == 40
 
 
-def test_controls_are_escaped_and_long_texts_cut(tmp_path: Path) -> None:
-    audit.record("upload", "a\x1b[31m\x7f\r\n\x85\u202e" + "y" * 1000, folder=tmp_path)
-    raw = (tmp_path / "audit" / "audit.jsonl").read_bytes()
-    assert raw.count(b"\n") == 1
-    assert all(32 <= byte < 127 for byte in raw.rstrip(b"\n"))
-    assert len(next(audit.entries(tmp_path)).what) == audit.MOST_TEXT
-
-
 @pytest.mark.parametrize(
     ("edit", "says"),
     [

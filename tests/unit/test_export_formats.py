@@ -41,7 +41,6 @@ from core.wire.output_check import OUTPUTS_DIFFER
 from core.worker.models import inspect_model
 from tests import builders, tiny_models
 from tests.reading import tells
-from tests.unit.test_export_cli import NASTY
 
 NAMES = [one.name for one in FORMATS]
 PROGRAMS = ("python", "javascript", "cpp", "perf-test")
@@ -330,60 +329,6 @@ def test_the_documentation_has_the_table_as_the_code_has_it() -> None:
         encoding="utf-8"
     )
     assert md_text(formats_table(), cell=md_cell) in page
-
-
-@pytest.mark.parametrize("emitter", NAMES)
-def test_nasty_text_never_leaves_its_quotes(model: Path, emitter: str) -> None:
-    for text in NASTY:
-        stays_in_its_quotes(model, emitter, text)
-
-
-def stays_in_its_quotes(model: Path, emitter: str, text: str) -> None:
-    """Names of a hostile model and configuration: the number of lines that are no comment stays the same."""
-    session = {"session_config_entries": {"my.key": text}, "expert": True, "disabled_optimizers": ["a"]}
-    plain = source_of(
-        model, **based_on(emitter, {"session": {**session, "session_config_entries": {"my.key": "x"}}})
-    )
-    nasty = source_of(model, **based_on(emitter, {"session": session}))
-    for one in (plain, nasty):
-        spec = {
-            **one.trial.spec,
-            "model": {**one.trial.spec["model"], "path": "m" if one is plain else f"m{text}"},
-        }
-        assert one.info is not None
-        names = {"name": "x" if one is plain else text}
-        inputs = [{**each, **names} for each in one.trial.facts["inputs"]]
-        trial = replace(one.trial, spec=spec, result={**one.trial.facts, "inputs": inputs})
-        info = {**one.info, "inputs": [{**each, **names} for each in one.info["inputs"]]}
-        told = write(emitter, ExportSource(trial=trial, info=info))  # type: ignore[arg-type]
-        if one is plain:
-            lines = len(body(told))
-        elif emitter not in ("yaml", "olive", "perf-test"):  # others write a text over several lines, quoted
-            assert len(body(told)) == lines
-        if emitter in ("olive", "openvino"):
-            assert yaml.safe_load(told)
-        if emitter == "perf-test":
-            command = shlex.split(told.split("exec ", 1)[1])
-            assert command[-1] == ("m" if one is plain else f"m{text}")
-
-
-@pytest.mark.parametrize("emitter", NAMES)
-def test_a_nasty_key_makes_no_line_of_its_own(model: Path, emitter: str) -> None:
-    for text in ("k\nEVIL", "k\rEVIL", "k\u2028EVIL", "k\x85EVIL", "k\x0bEVIL", "k\\"):
-        makes_no_line_of_its_own(model, emitter, text)
-
-
-def makes_no_line_of_its_own(model: Path, emitter: str, text: str) -> None:
-    """With `expert` a key is any text; where the file names it as not carried, it stays in its comment."""
-    entries = {"session_config_entries": {text: "1"}, "run_config_entries": {text: "1"}}
-    chain = [{"name": OPENVINO, "options": {text: "1"}}, {"name": CPU}]
-    for parts in (entries, {"providers": chain}):
-        what = source_of(model, **based_on(emitter, {"session": {**parts, "expert": True}}))
-        if refusal(emitter, what) is not None:
-            continue
-        told = write(emitter, what)
-        assert not any(line.startswith("EVIL = ") for line in told.splitlines())
-        assert not any(line.endswith("\\") for line in told.splitlines() if line.startswith(("#", "//")))
 
 
 # --- programs -----------------------------------------------------------------------------------------------

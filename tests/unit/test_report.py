@@ -1,4 +1,4 @@
-"""Reports: every kind of result, hostile names, costs, and refusals; on recorded comparisons."""
+"""Reports: every kind of result, costs, and refusals; on recorded comparisons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import (
-    About,
     AboutComparison,
     AboutDifference,
     AboutScorecard,
@@ -39,10 +38,6 @@ from tests.reading import tells
 from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
-EVIL = (
-    '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
-    " $x$ %{y}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -225,54 +220,10 @@ def test_a_recording_is_marked(store: Store, kinds: dict[str, list[str]]) -> Non
     assert words in markdown(compose(about, store, recorded=words))
 
 
-# --- hostile names ------------------------------------------------------------------------------------------
-
-
-def test_no_name_becomes_markup(store: Store, kinds: dict[str, list[str]]) -> None:
-    about = _named_evil(find(store, kinds["race"]))
-    text = html_of(about, store)
-    page = parsed(text)
-    assert not [tag for tag, _ in page.elements if tag == "img"]
-    assert not [attrs for _, attrs in page.elements if any(name.startswith("on") for name in attrs)]
-    scripts = [attrs for tag, attrs in page.elements if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "figures"}, {}, {}]  # the data, Plotly, ours
-    data = json.dumps(_figures(text))
-    assert "<script" not in data
-    assert "<img" not in data
-    assert "$x$" not in data
-    assert "&#36;x&#36; %{y}" not in data  # a template of ours has `%{y}`, too
-    assert "&#36;x&#36; &#37;{y}" in data
-    assert EVIL.split("`")[0] in "".join(page.texts)  # seen as what it is
-    policy = next(attrs["content"] for tag, attrs in page.elements if tag == "meta" and "http-equiv" in attrs)
-    assert policy is not None
-    assert "default-src 'none'" in policy
-    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
-
-
-def test_no_name_becomes_markdown(store: Store, kinds: dict[str, list[str]]) -> None:
-    text = markdown(compose(_named_evil(find(store, kinds["race"])), store))
-    outside = re.sub(r"(`{3,})yaml\n.*?\n\1", "", text, flags=re.DOTALL)
-    assert "<script" not in outside
-    assert "<img" not in outside
-    lines = [one for one in outside.splitlines() if not one.startswith("<summary>")]  # those are HTML
-    assert "](http" not in "".join(lines).replace("\\]", "")
-    assert "@you" not in outside
-    assert "$x$" not in "".join(lines)
-
-
 def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, list[str]]) -> None:
     said = compose(find(store, kinds["trial"]), store)
     text = markdown(replace(said, files=[replace(said.files[0], text="a: '````'\n```\n</details>\n")]))
     assert "`````yaml\na: '````'\n```\n</details>\n`````" in text
-
-
-def _named_evil(about: About) -> AboutComparison:
-    assert isinstance(about, AboutComparison)
-    who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.comparison.contestants))
-    trials = [replace(one, model_name=EVIL) for one in about.trials]
-    return replace(
-        about, comparison=replace(about.comparison, contestants=who, model_name=EVIL), trials=trials
-    )
 
 
 # --- money --------------------------------------------------------------------------------------------------

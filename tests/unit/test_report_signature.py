@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from core.show.export.yaml_file import export_yaml
 from core.show.report import Section
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
-from core.show.report.signed import TITLE, section
+from core.show.report.signed import TITLE, SignatureSection, section
 from core.show.report.subjects import find
 from core.show.sheets import Fact
 from core.show.table import Table, column_of
@@ -24,6 +26,7 @@ from core.store import Store
 from core.wire.errors import SpecError
 from core.wire.variables import KEY_PASSPHRASE, TRUST
 from dashboard.report.page import html_of
+from tests.documents import errors_of
 from tests.recorded import recorded_store, reported
 from tests.unit.test_bundle import bundle
 
@@ -86,6 +89,8 @@ def test_a_trusted_signature_names_its_signer(
     assert (told["file"], told["signature"], told["signer"]) == (file.name, SIGNED, ANN)
     assert told["key"].startswith(keys.fingerprint(key.public_key))
     assert colors(found)["key"] == colors(found)["signature"] == "green"
+    assert data(found)[:3] == ("VALID", True, keys.fingerprint(key.public_key))
+    assert found.signatures[0]["signer"] == ANN
     assert any(one.endswith("YAML file") for one in links(found))
     text = markdown(compose(about, store, signature=found))
     page = html_of(about, store, signature=found)
@@ -104,7 +109,9 @@ def test_a_key_that_is_not_trusted_any_more_or_never_was(
     assert facts(unread)["signature"] == SIGNED
     assert "cannot be read" in facts(unread)["key"]
     trust.add("Bob", keys.create("Bob", tmp_path / "bob.key").public_key)
+    assert data(unread)[:2] == ("VALID", None)
     unknown = section(about, store, file=file)
+    assert data(unknown)[:2] == ("VALID", False)
     assert facts(unknown)["signature"] == SIGNED
     assert facts(unknown)["signer"] == f"states the name {ANN}"
     assert "not trusted" in facts(unknown)["key"]
@@ -114,12 +121,19 @@ def test_a_key_that_is_not_trusted_any_more_or_never_was(
     assert colors(unknown)["key"] == colors(expired)["key"] == "orange"
 
 
+def data(found: SignatureSection) -> tuple[Any, ...]:
+    """What the JSON says of the one signature and of the digests."""
+    [signed] = found.signatures
+    return signed["state"], signed["trusted"], signed["fingerprint"], found.digests["state"]
+
+
 def test_a_changed_file_has_a_wrong_signature(store: Store, trial: Trial, file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"batch_size: ", b"batch_size:  ", 1))
     found = section(find(store, [trial.id]), store, file=file)
     assert "wrong" in facts(found)["signature"]
     assert colors(found)["signature"] == colors(found)["digests"] == "red"
     assert "signer" not in facts(found)
+    assert data(found) == ("INVALID", None, None, "BROKEN")
 
 
 @pytest.mark.parametrize("kind", ["trial", "race", "search", "curve", "card", "why", "profile", "load"])
@@ -131,6 +145,7 @@ def test_a_report_says_that_nothing_is_signed(kind: str, store: Store) -> None:
     assert facts(found)["signature"].startswith(WITHOUT)
     assert "differs" not in facts(found)["digests"].replace("no digest differs", "")
     assert f"**signature**: {WITHOUT}" in markdown(said)
+    assert data(section(find(store, reported(store)[kind]), store))[:3] == ("NONE", None, None)
 
 
 def test_the_bundle_of_the_store_counts_where_no_file_is_given(
@@ -144,6 +159,9 @@ def test_the_bundle_of_the_store_counts_where_no_file_is_given(
         beside = facts(section(find(store, [trial.comparison]), store))
         assert "unknown key" in beside[f"{STORED} of trial {trial.id[:12]}"]
         assert "signature" not in beside
+        comparison = section(find(store, [trial.comparison]), store)
+        assert data(comparison)[:2] == ("VALID", False)
+        assert comparison.digests["state"] in ("INTACT", "INCOMPLETE")
     finally:
         path.unlink()
 
@@ -166,3 +184,27 @@ def test_the_command_states_it_in_both_formats(
         text = output.read_text(encoding="utf-8")
         assert SIGNED in text
         assert "trusted by the trust file" in text
+
+
+def test_the_json_states_signature_key_trust_and_digests(
+    trial: Trial, key: keys.SigningKey, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust.add(ANN, key.public_key)
+    changed, unsigned = tmp_path / "changed.yaml", tmp_path / "unsigned.yaml"
+    changed.write_bytes(file.read_bytes().replace(b"batch_size: ", b"batch_size:  ", 1))
+    unsigned.write_text(export_yaml(trial), encoding="utf-8")
+    expected = {
+        file: ("VALID", True, keys.fingerprint(key.public_key)),
+        changed: ("INVALID", None, None),
+        unsigned: ("NONE", None, None),
+    }
+    for path, told in expected.items():
+        capsys.readouterr()
+        assert run(["report", trial.id, "--format", "md", "--file", str(path), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert errors_of("report", document) == []
+        [signed] = document["signatures"]
+        assert signed["file"] == path.name
+        assert (signed["state"], signed["trusted"], signed["fingerprint"]) == told
+        states = {one["state"] for one in document["digests"]["links"]}
+        assert (document["digests"]["state"] == "BROKEN") == ("DIFFERS" in states) == (path == changed)

@@ -11,15 +11,24 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.run.scheduler import Scheduler
+from core.run.signing import keys, trust
+from core.run.signing.checking import sign_text
+from core.show.escapes import md_plain
+from core.show.export import export_yaml
 from core.show.report import MAX_CURRENCY_LENGTH
+from core.show.report.signed import section
+from core.show.report.subjects import find
+from core.show.sheets import Fact
 from core.store import STORE_NAME, Store, library
 from core.store.imported import Shelf
 from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
+from core.wire.variables import TRUST
 from dashboard import demo, presenting, state
 from dashboard.demo import first_view
 from dashboard.pages import PAGES
+from dashboard.widgets import uploads
 from tests.reading import tells
 from tests.views import sample_results
 from tests.views.page import Add, Open, click, icons, lines
@@ -195,6 +204,78 @@ def test_a_result_offers_its_report(
 def reports(at: AppTest) -> list[str]:
     """The reports in Markdown that the page shows."""
     return [one.value for one in at.code if "<details>" in one.value]
+
+
+@pytest.fixture
+def signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> keys.SigningKey:
+    """A trusted key."""
+    pytest.importorskip("cryptography")
+    monkeypatch.setenv(TRUST, str(tmp_path / "trust.yaml"))
+    keys.create("Ann", tmp_path / "ann.key")
+    key = keys.open_key(tmp_path / "ann.key")
+    trust.add("Ann", key.public_key)
+    return key
+
+
+@pytest.fixture
+def with_report(recorded: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """Tune with an open report."""
+    _open_popovers(monkeypatch)
+    return open_page()
+
+
+def upload(at: AppTest, data: bytes, name: str = "best.yaml") -> AppTest:
+    at.file_uploader(key="tune.report.file").set_value((name, data, "text/plain")).run()
+    assert not at.exception
+    assert not list((state.store().folder / "cache" / "verify").glob("*"))  # nothing is left
+    return at
+
+
+def test_a_report_states_the_signature_of_an_uploaded_file_as_the_command_does(
+    with_report: AppTest, signer: keys.SigningKey, tmp_path: Path
+) -> None:
+    store = state.store()
+    trial = store.trial(str(with_report.query_params["trial"]))
+    valid = sign_text(export_yaml(trial), signer).encode()
+    changed = valid.replace(b"measured:", b"measured: ", 1)
+    assert changed != valid
+    for data, told in ((valid, keys.fingerprint(signer.public_key)), (changed, "The signature is wrong")):
+        [shown] = reports(upload(with_report, data))
+        assert md_plain(told) in shown
+        (tmp_path / "best.yaml").write_bytes(data)
+        expected = section(find(store, [trial.id]), store, file=tmp_path / "best.yaml").parts
+        for one in expected:
+            if isinstance(one, Fact) and one.name != "digests":  # with the time of the check
+                assert f"**{one.name}**: {md_plain(one.text)}" in shown
+        assert ("a digest differs" in shown) == (data == changed)
+        assert tells(" ".join(one.value for one in with_report.markdown), told)
+    upload(with_report, valid, "![x](http://evil.example).yaml")
+    assert "](http" not in reports(with_report)[0].replace("\\]", "")
+
+
+@pytest.mark.parametrize("name", ["x.yaml", "x.zip"])
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00", b"PK\x03\x04", b"a: [", b"a: &a [*a]\n"])
+def test_a_file_that_is_none_of_a_result_is_told(with_report: AppTest, name: str, data: bytes) -> None:
+    at = upload(with_report, data, name)
+    [shown] = reports(at)
+    assert "a digest differs" in shown
+    assert any("a digest differs" in one.value and "\n" in one.value for one in at.markdown)  # and why
+    assert not at.error
+
+
+def test_a_file_of_another_result_and_one_that_is_too_large_are_refused(
+    with_report: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = str(with_report.query_params["trial"])
+    other = next(one for one in state.store().trials(kind="measure") if one.id != own)
+    upload(with_report, export_yaml(state.store().trial(other.id)).encode())
+    assert tells(with_report.error[0].value, "best.yaml", other.id[:12])
+    assert not reports(with_report)
+    monkeypatch.setattr(uploads, "MOST_CHECKED_MB", 1)
+    with_report.run()  # another limit is another field
+    upload(with_report, b"x" * ((1 << 20) + 1))
+    assert tells(with_report.error[0].value, "1.00 MiB")
+    assert not reports(with_report)
 
 
 def test_a_currency_that_is_none_is_said(

@@ -71,7 +71,7 @@ WEIGHTS_HINT = "Save the model again with its weights in a file next to it."
 def path_problem(name: str) -> str:
     """Return why a path of a bundle is not a valid path inside its folder; empty: it is valid."""
     path = PurePosixPath(name)
-    if not name or len(name) > 500 or any(ord(one) < 32 for one in name):
+    if not name or len(name) > 500 or not name.isprintable():
         return "is not a file name"
     if "\\" in name or ":" in name or path.is_absolute() or ".." in path.parts:
         return "points outside the folder of the bundle"

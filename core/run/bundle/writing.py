@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import zipfile
@@ -47,7 +46,7 @@ from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, unwritable
-from core.wire.files import open_regular, written_whole
+from core.wire.files import file_stem, open_regular, written_whole
 
 MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one inference, and of its outputs
 
@@ -122,8 +121,7 @@ def _with_spec(trial: Trial, spec: TrialSpec) -> Trial:
 def _model_files(record: ModelRecord) -> dict[str, Path]:
     """Path in the bundle -> file of a model; the model file comes first, then its external data."""
     path = Path(record.path)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem).strip("._") or "model"
-    found = {f"model/{stem}{path.suffix.lower()}": path}
+    found = {f"model/{file_stem(path.stem)}{path.suffix.lower()}": path}
     for one in record.info["external_data"]:
         name = f"model/{one['location']}"
         if why := path_problem(name):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +45,7 @@ from core.store.library import (
     rename_model,
 )
 from core.wire.errors import ModelError, SpecError, WorkerError
+from core.wire.files import file_stem
 
 CHECK_BATCHES = (1, 2, 4)  # batch sizes of the inputs of the output check, one seed each
 ASSUMED_DIM = 8  # assumed size of other free dimensions without a given size, except image sides
@@ -389,9 +389,8 @@ class _Task:
     ) -> ModelRecord:
         reference = root_of(self.store, self.source)
         name = self.name or f"{reference.name}-{_slug([*steps_of(self.source), self.step])}"
-        file = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip(".") or "model"
         with new_folder(self.store) as folder:
-            target = folder / f"{file}{'.ort' if self.step.kind == 'ort_format' else '.onnx'}"
+            target = folder / f"{file_stem(name)}{'.ort' if self.step.kind == 'ort_format' else '.onnx'}"
             plan: wire.TransformPlan = {
                 "path": self.source.path,
                 "output": str(target),

@@ -9,7 +9,6 @@ the model that some formats include.
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -31,6 +30,7 @@ from core.show.export.yaml_file import export_short_yaml, export_yaml
 from core.show.output_types import FormatRecord
 from core.show.table import Table, texts
 from core.wire.errors import SpecError, nearest
+from core.wire.files import file_stem
 
 __all__ = [
     "FORMATS",
@@ -38,7 +38,6 @@ __all__ = [
     "caution",
     "export_python",
     "export_yaml",
-    "file_stem",
     "format_named",
     "formats_table",
     "not_carried",
@@ -257,8 +256,3 @@ def formats_table() -> Table:
     """Return the table of formats and their unsupported settings."""
     rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
     return Table(columns=texts("format", "file", "content", "not supported"), rows=rows)
-
-
-def file_stem(name: str) -> str:
-    """Return `name` as the stem of a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"

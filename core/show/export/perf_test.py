@@ -22,6 +22,8 @@ from core.show.export.programs import (
 )
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
+from core.wire.errors import SpecError
+from core.wire.units import visible
 
 _PROVIDERS = {
     "CUDAExecutionProvider": "cuda",
@@ -49,7 +51,8 @@ def export_perf_test(source: ExportSource, accepted: str) -> str:
     """Return the script.
 
     Raises:
-        SpecError: another engine, a provider that the tool lacks, or unknown inputs.
+        SpecError: another engine, a provider that the tool lacks, unknown inputs, or a name that is not
+            printable.
     """
     trial, spec = source.trial, ort_spec(source.trial)
     tracker, plan = SettingTracker(spec), session_plan(spec.session)
@@ -59,11 +62,17 @@ def export_perf_test(source: ExportSource, accepted: str) -> str:
     if spec.protocol.runs:
         words += ["-r", str(spec.protocol.runs)]
         tracker.mark_exported("runs")
-    words.append(spec.model.path)
+    path = spec.model.path
+    words.append(f"./{path}" if path.startswith("-") else path)  # else it would be an option
     if spec.protocol.cpus:
         words = ["taskset", "-c", spec.protocol.cpus, *words]
         tracker.mark_exported("cpus")
-    command = " ".join(map(shlex.quote, words))
+    command = shlex.join(words)
+    if not command.isprintable():  # a shell would take them, but so would the terminal that shows the file
+        raise SpecError(
+            f"A name of the trial holds characters that are not printable: `{visible(command)[:200]}`.",
+            hint="Choose the format python, which escapes them.",
+        )
     notes = [
         "Built with ONNX Runtime's tests. Uses random inputs and measures one configuration, "
         "without a comparison."

@@ -6,7 +6,6 @@ Source: `onnxruntime.cc` and the README of Triton's onnxruntime_backend; the mes
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from core.show.export.programs import accelerators, exported_options, ort_spec, 
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
+from core.wire.files import file_stem
 
 _TYPES = {
     **{f"{kind}{bits}": f"TYPE_{kind.upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
@@ -79,7 +79,7 @@ _SHRINK = "memory.enable_memory_arena_shrinkage"
 def model_name(source: ExportSource) -> str:
     """Return the folder name of the model in the repository."""
     stem = Path(source.trial.model_name or source.trial.spec["model"]["path"]).name.removesuffix(".onnx")
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "model"
+    return file_stem(stem).replace(".", "_")
 
 
 def export_triton(source: ExportSource, accepted: str) -> str:

@@ -6,12 +6,11 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
-from core.show.escapes import code_span, md_plain
+from core.show.escapes import code_span, md_plain, unlinked
 from core.show.format import when
 from core.show.report import File, Report, Section
 from core.show.sheets import Fact, Part
 from core.show.table import Table, table_texts
-from core.wire.units import visible
 
 _ICONS = {"green": "🟢", "blue": "🔵", "orange": "🟠", "red": "🔴", "gray": "⚪"}
 
@@ -63,7 +62,7 @@ def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]
 
 def _summary(text: str) -> str:
     """Return text for a line of HTML, in which Markdown escapes would be visible."""
-    return html.escape(visible(text)).replace("@", "@\N{WORD JOINER}")
+    return html.escape(unlinked(text))
 
 
 def _details(title: str, lines: Sequence[str]) -> list[str]:

@@ -12,11 +12,11 @@ import streamlit as st
 
 from core.api.judging import decision as stored_decision
 from core.api.references import open_folders, with_relative_paths
-from core.show.export import file_stem
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec
 from core.wire.errors import SpecError
+from core.wire.files import file_stem
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
 from dashboard.views.accuracy.evaluations import ModelEvaluation, at_threshold, curve, roc

@@ -15,7 +15,7 @@ from core.wire.errors import TunerError
 from core.wire.plain_data import plain
 from dashboard import format, messages, state, url_state
 from dashboard.views.export import verifying
-from dashboard.widgets import tables
+from dashboard.widgets import tables, uploads
 
 FILE = "export.digests.file"
 FOUND = "export.digests.found"  # session key: what was checked, its chain, and when
@@ -30,7 +30,7 @@ def draw() -> None:
         "YAML file or bundle",
         type=["zip", "yaml", "yml"],
         key=FILE,
-        max_upload_size=verifying.MOST_UPLOAD_MB,
+        max_upload_size=uploads.MOST_CHECKED_MB,
         help="The chain then ends in this file. Without a file, it ends in the bundle that was created here.",
     )
     trial = url_state.named(state.TRIAL_PARAM) or ""
@@ -65,7 +65,7 @@ def _chain(ref: str | Path) -> DigestChain:
 
 
 def _of_upload(uploaded: Any) -> DigestChain:
-    path = verifying.on_disk(uploaded)
+    path = uploads.on_disk(uploaded)
     try:
         return replace(_chain(path), file=str(uploaded.name))
     finally:

@@ -17,6 +17,7 @@ from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec
 from core.wire.errors import PrivateError, SpecError, TunerError
+from core.wire.files import file_stem
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
 from dashboard import format, messages, state, url_state
@@ -176,7 +177,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
         return
     form = _file(export_source_of(state.store(), trial), action, accepted)
     with form:
-        bundling.draw(trial, accepted, f"{export.file_stem(trial.model_name)}-{trial.id[:8]}")
+        bundling.draw(trial, accepted, f"{file_stem(trial.model_name)}-{trial.id[:8]}")
 
 
 def _acceptance_reason(trial: Trial) -> str | None:

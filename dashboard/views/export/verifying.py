@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import shutil
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,18 +19,15 @@ from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
-from core.wire.files import made_private, private_opener
 from dashboard import folders, format, messages, session_jobs, state, url_state
 from dashboard.server import people
-from dashboard.widgets import job_box, tables
+from dashboard.widgets import job_box, tables, uploads
 
 KIND = "verify"
 FILE, PATH, RACE, MARGIN_KEY = "verify.file", "verify.path", "verify.race", "verify.margin"
 EFFORT, AS_RECORDED = "verify.effort", "as it was recorded"
 JOB_PARAM = "verify"  # in the URL, so that a reload finds the result
-MOST_UPLOAD_MB = 1024
 AGAINST = "verify.against"
-KEPT_S = 24 * 3600  # of uploaded files and stored results, on the disk of the server
 _ICONS = {"green": ":material/check_circle:", "red": ":material/cancel:", "orange": ":material/warning:"}
 
 
@@ -71,7 +65,7 @@ def _ask() -> None:
         "Bundle or YAML file",
         type=["zip", "yaml", "yml"],
         key=FILE,
-        max_upload_size=MOST_UPLOAD_MB,
+        max_upload_size=uploads.MOST_CHECKED_MB,
         help="Only the model in it is executed, in a worker. A YAML file has no sample, so "
         "its outputs cannot be checked.",
     )
@@ -168,34 +162,12 @@ def _file() -> tuple[Path, str]:
     if uploaded is None:
         path = folders.allowed_path((st.session_state.get(PATH) or "").strip())
         return path, path.name
-    return on_disk(uploaded), str(uploaded.name)
+    return uploads.on_disk(uploaded), str(uploaded.name)
 
 
 def _baseline() -> RecordedBaseline | None:
     uploaded = st.session_state.get(AGAINST)
-    return None if uploaded is None else read(on_disk(uploaded))
-
-
-def on_disk(uploaded: Any) -> Path:
-    """Return the path of an uploaded file; delete files of verifications older than `KEPT_S`."""
-    folder = state.store().folder / "cache" / "verify"
-    target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
-    try:
-        made_private(folder)
-        for old in folder.iterdir():
-            if time.time() - old.stat().st_mtime > KEPT_S:
-                old.unlink(missing_ok=True)
-        with open(target, "xb", opener=private_opener) as file:
-            uploaded.seek(0)
-            shutil.copyfileobj(uploaded, file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            target.unlink(missing_ok=True)
-        raise SpecError(
-            f"The file cannot be kept on the server: {error.strerror or error}.",
-            hint="Free disk space, or use `verify` on the command line.",
-        ) from None
-    return target
+    return None if uploaded is None else read(uploads.on_disk(uploaded))
 
 
 def _admitted(spec: TrialSpec, person: people.Person) -> TrialSpec:

@@ -21,13 +21,13 @@ from core.api.judging import (
 )
 from core.api.references import open_folders, with_relative_paths
 from core.api.session import Status
-from core.show.export import file_stem
 from core.show.report.subjects import of_card
 from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
+from core.wire.files import file_stem
 from core.wire.runtime import OWN, runtime
 from dashboard import configurations, format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event

@@ -6,9 +6,9 @@ import streamlit as st
 
 from core.api.sweeping import Measured, Point, SweepRanking
 from core.show import verdict
-from core.show.export import file_stem
 from core.show.sheets import sweeps
 from core.spec.axes import point_name
+from core.wire.files import file_stem
 from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import interval, size
 from dashboard import format, state

@@ -20,6 +20,7 @@ from core.spec.steps import Step
 from core.store import ModelRecord, library
 from core.wire import output_check
 from core.wire.errors import TunerError
+from core.wire.files import file_stem
 from dashboard import format, messages, state
 from dashboard.shown_result import TUNE
 from dashboard.views.models import removal
@@ -225,7 +226,7 @@ def _download(record: ModelRecord, facts: sheets.Facts) -> None:
     files = files_of(record, facts)
     missing = [file.name for file in files if not file.is_file()]
     too_large = record.info["size_bytes"] > DOWNLOAD_BYTES
-    name = files[0].name if len(files) == 1 else f"{files[0].stem}.zip"
+    name = f"{file_stem(files[0].stem)}{files[0].suffix if len(files) == 1 else '.zip'}"
     st.download_button(
         "Download",
         data=reader(files),
