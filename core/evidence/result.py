@@ -706,7 +706,8 @@ def _block(block: Block, flags: list[str], *, by_throughput: bool) -> result_typ
     if by_throughput:
         found["window_s"] = window_s(block)
         found["completed"] = completed(block)
-        found["throughput_run_s"] = seconds_per_run(block, by_throughput=True)
+        if found["completed"]:  # a discarded block may have no run in its window
+            found["throughput_run_s"] = seconds_per_run(block, by_throughput=True)
     if block.stream_completed:
         found["stream_runs"] = list(block.stream_runs)
         found["stream_completed"] = list(block.stream_completed)

@@ -133,7 +133,7 @@ def test_old_samples_go_by_age_and_everything_else_stays(
     done = call(capsys, "--prune", "--older-than", "90d")
     assert (done.code, done.err) == (0, "")
     assert "4 trials lost raw measurements" in done.out
-    assert store.path.stat().st_size < 0.6 * before  # the rest are empty tables of a small store
+    assert store.path.stat().st_size < 0.65 * before  # the rest are empty tables of a small store
     assert with_samples(store) == ["newest-base", "newest-cand"]
     listed = call(capsys, "--json").document["trials"]
     assert [one["trial"] for one in listed] == ["newest-cand", "middle-cand", "oldest-cand"]

@@ -12,7 +12,7 @@ import pytest
 
 from core.evidence import continuation, streams
 from core.evidence.evaluations import Observation, contrast_of, observe
-from core.evidence.record import Block, RawComparison
+from core.evidence.record import Block, Discarded, RawComparison
 from core.evidence.targets import Measurements, evaluate_target
 from core.evidence.verdict import words
 from core.run.baseline import _speed
@@ -292,6 +292,17 @@ def test_a_block_without_a_run_in_its_window_does_not_count() -> None:
     assert void_reason(block) == ""
     assert "no run was completed" in void_reason(replace(block, stream_completed=(0.0, 0.0)))
     assert void_reason(replace(block, stream_completed=(0.0, 3.0))) == ""
+
+
+def test_a_discarded_block_without_a_run_in_its_window_is_kept_without_a_speed() -> None:
+    record = with_streams()
+    block = next(one for one in record.blocks if one.stream_completed)
+    block = replace(block, window_s=0.0, stream_completed=(0.0, 0.0))
+    record.discarded = [Discarded(reason="no run", blocks=[block])]
+    [lost] = raw_comparisons.evidence(record).to_dict()["discarded"]
+    [kept] = lost["blocks"]
+    assert (kept["completed"], kept["latencies_s"]) == (0.0, block.latencies_s)
+    assert "throughput_run_s" not in kept
 
 
 def test_a_recorded_baseline_of_streams_is_compared_by_throughput() -> None:
