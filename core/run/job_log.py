@@ -171,6 +171,7 @@ class JobLog:
         with contextlib.suppress(StoreError):
             for test in result.get("self_tests", ()):
                 data = {**test, "grade": result["grade"], "busy": result["busy"], "comparison": comparison_id}
+                data.pop("log_ratios", None)  # the comparison has them
                 self._store.put_self_test(result["fingerprint"], data)
 
     def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:

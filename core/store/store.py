@@ -916,9 +916,13 @@ class Store:
             return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), MODELS.read)
 
     def remove_model(self, content_sha256: str) -> None:
-        """Delete the record of a model; `library.remove_model` deletes its files."""
+        """Delete the record of a model and its inspection; `library.remove_model` deletes its files."""
         with self._database.writing() as db:
             sharing.refuse_others(db, [content_sha256], self.actor, "deleted")
+            db.execute(
+                "DELETE FROM inspections WHERE path IN (SELECT path FROM models WHERE content_sha256 = ?)",
+                (content_sha256,),
+            )
             db.execute("DELETE FROM models WHERE content_sha256 = ?", (content_sha256,))
 
     def cached_info(self, path: str) -> tuple[Stamps, wire.ModelInfo] | None:

@@ -836,10 +836,14 @@ def test_another_model_at_the_same_path_takes_its_place(store):
     assert [one.name for one in store.models()] == ["new"]
 
 
-def test_removed_model_is_gone(store):
+def test_removed_model_is_gone_with_its_inspection(store):
     store.put_model(record())
+    for path in (record().path, "/other.onnx"):
+        store.put_info(path, {path: [1, 2, 3]}, cast(wire.ModelInfo, {"nodes": 3}))
     store.remove_model(SHA)
     assert store.models() == []
+    assert store.cached_info(record().path) is None
+    assert store.cached_info("/other.onnx") is not None
 
 
 def test_inspection_is_kept_with_the_stamps_of_its_files(store):
