@@ -204,7 +204,10 @@ class Worker:
         self.kill()
         if status is not None and status < 0:
             return crash_error(f"{self.label}", -status, f"; it was at `{command}`", said)
-        what = f"ended with exit code {status}" if noise is None else f"answered `{shortened(noise)}`"
+        if noise is not None:
+            what = f"answered `{shortened(noise)}`"
+        else:  # the code is lost with the process that started the worker
+            what = "ended" if status is None else f"ended with exit code {status}"
         return WorkerError(
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
             hint="Check the installation with `ortune machine`.",
