@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from core import wire
-from core.process import job_worker
+from core.process import job_worker, time_limit
 from core.process.job_worker import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, WorkerError
 from tests.builders import export_plan
@@ -182,7 +182,8 @@ def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path,
     """)
     begun: list[Progress] = []  # the time is over once there is progress, however long Python takes to start
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + WAIT_S * bool(begun), sleep=time.sleep)
-    monkeypatch.setattr(job_worker, "time", late)
+    monkeypatch.setattr(time_limit, "time", late)
+    monkeypatch.setattr(time_limit, "MOST_LOOK_S", WAIT_S)
     with pytest.raises(WorkerError, match=rf"\b{WAIT_S:g} s.*`runs`"):
         run_job(WORK, {}, command=command, timeout_s=WAIT_S, on_progress=begun.append)
     wait_until_gone(pid_from(tmp_path))
