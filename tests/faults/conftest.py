@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import CommandLine, Done
+from tests.e2e.conftest import browser  # noqa: F401 - a fixture: one for all modules, as Playwright runs once
+from tests.faults.visits import visiting  # noqa: F401 - a fixture
 
 ENDED = (0, 1, 2, 3)  # what the command line promises: done, missed, cannot, undecided
 LONGEST_LINE = 5_000

@@ -24,7 +24,7 @@ from tests.command_line import is_comparing
 from tests.e2e.conftest import recorded_home
 from tests.faults.conftest import Ground, check_told
 from tests.faults.test_lack import LIMITED, SHORT
-from tests.faults.visits import MOST_S, TEST_S, Visiting, browser, check_whole, visiting, workers  # noqa: F401 - fixtures
+from tests.faults.visits import MOST_S, TEST_S, Visiting, check_whole, workers
 from tests.serving import SOCKET, ask, end, serving
 from tests.stepped_clock import SteppedClock
 from tests.waiting import wait_until
@@ -131,7 +131,7 @@ def test_a_worker_has_too_little_memory(ground: Ground, folder: Path, most_mib: 
 # --- a running server ---------------------------------------------------------------------------------------
 
 
-def test_the_clock_of_a_server_steps(visiting: Visiting, clock: SteppedClock) -> None:  # noqa: F811
+def test_the_clock_of_a_server_steps(visiting: Visiting, clock: SteppedClock) -> None:
     with recorded_home() as home, visiting(home, **clock.environment) as visit:
         trial = visit.start()
         wait_until(lambda: workers(visit.server.pid), most_s=MOST_S)

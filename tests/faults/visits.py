@@ -14,9 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from core.evidence.measurement import Trial
 from core.store import STORE_NAME, Store
-from tests.e2e.conftest import (  # noqa: F401 - `browser` is a fixture
+from tests.e2e.conftest import (
     PATIENCE_MS,
-    browser,
     button,
     finished,
     opened,
@@ -139,7 +138,7 @@ Visiting = Callable[..., contextlib.AbstractContextManager[Visit]]
 
 
 @pytest.fixture
-def visiting(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Visiting:  # noqa: F811
+def visiting(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Visiting:
     """Start a server and open its page; at the end neither processes nor temporary folders are left.
 
     A server that the test has killed may leave temporary folders: the next start removes them.
