@@ -90,6 +90,9 @@ def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
             held = _open_folder(path)
         except FileNotFoundError:
             continue
+        except OSError:  # no descriptor is left
+            path.rmdir()
+            raise
         if _is_locked(held, fcntl.LOCK_SH) and path.exists():
             return path, held
         os.close(held)

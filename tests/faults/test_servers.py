@@ -193,6 +193,7 @@ def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:
             wait_until(lambda: "Too many open files" in visit.said(), most_s=MOST_S)
             time.sleep(3)
         assert visit.server.poll() is None
+        time.sleep(5)  # until all that was refused has been told
         visit.forget_said()
         visit.check_measured()
 
@@ -207,6 +208,7 @@ def test_a_server_is_refused_memory(visiting: Visiting) -> None:
                     ask(visit.url, timeout_s=3)
             wait_until(lambda: any(words in visit.said() for words in REFUSED_MEMORY), most_s=MOST_S)
         assert visit.server.poll() is None
+        time.sleep(5)  # until all that was refused has been told
         visit.forget_said()
         visit.check_measured()
 

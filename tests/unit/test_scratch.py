@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -260,4 +261,14 @@ def test_what_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.undo()
     scratch.remove(folder)
     scratch.remove(folder)  # it is gone
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_held_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(path: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(scratch, "_open_folder", none_left)
+    with pytest.raises(OSError, match="Too many"), scratch.folder(tmp_path):
+        pass
     assert list(tmp_path.iterdir()) == []
