@@ -24,7 +24,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.measurement import Trial
-from core.process import runtimes
+from core.process import runtimes, scratch
 from core.process.contestant_workers import SharedForkServer
 from core.process.job_worker import Progress, Run, run_job
 from core.process.machine_queue import (
@@ -306,6 +306,7 @@ class Scheduler:
             until = time.monotonic() + CLOSE_S
             for one in (self._thread, *self._working):
                 one.join(max(0.0, until - time.monotonic()))
+        scratch.remove_abandoned()  # a lack of descriptors kept some from being removed
 
     def environment(self, refresh: bool = False, runtime: str = OWN) -> wire.Environment:
         """Describe this machine and the libraries of a runtime; a worker reads it once.
