@@ -785,7 +785,7 @@ class Store:
         if not self._held:
             return
         self.import_rescued()
-        for one in [held.row for held in self._held.values()]:  # the rest has no file
+        for one in [held.row for held in list(self._held.values())]:  # the rest has no file
             if isinstance(one, Trial):
                 self.update_trial(one.id, **rows.fields_of(one))
             else:
