@@ -300,13 +300,12 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
 def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     run = FakeRun()
     one = schedulers(run=run)
-    trials = [one.submit(job_types.tune(spec(tmp_path / "m.onnx"))) for _ in range(3)]
     tiny_models.mul(tmp_path / "m.onnx")
-    wait_until(lambda: one.status(trials[0]).state != "WAITING", "the first never began")
+    trials = [one.submit(job_types.tune(spec(tmp_path / "m.onnx"))) for _ in range(3)]
+    wait_until(lambda: run.started, "the first never began")
     one.close()
-    assert run.inside == 0
-    assert {one.store.trial(i).state for i in trials} <= {"CANCELLED", "FAIL"}
-    assert one.store.trial(trials[2]).state == "CANCELLED"
+    assert (len(run.started), run.inside) == (1, 0)
+    assert {one.store.trial(i).state for i in trials} == {"CANCELLED"}
     with pytest.raises(WorkerError, match="closed"):
         one.submit(job_types.tune(spec(tmp_path / "m.onnx")))
     assert len(one.store.trials()) == 3
