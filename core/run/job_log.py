@@ -176,14 +176,15 @@ class JobLog:
 
     def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:
         """Keep a row that the store rejected, its result as a file; return the error that names the file."""
-        self._store.hold(whole, failure.message)
-        if whole.result is None:
-            return failure
-        try:
-            path = self._store.rescue(whole)
-        except StoreError as second:
-            return StoreError(f"{failure.message} {second.message}", hint=failure.hint)
+        path, error = None, failure
+        if whole.result is not None:
+            try:
+                path = self._store.rescue(whole)
+            except StoreError as second:
+                error = StoreError(f"{failure.message} {second.message}", hint=failure.hint)
         self._store.hold(whole, failure.message, path)
+        if path is None:
+            return error
         move = "" if path.parent == self._store.folder else f", move the file into `{self._store.folder}`"
         return StoreError(
             f"{failure.message} The result was kept as `{path}`.",
@@ -218,11 +219,7 @@ def clean_up(store: Store) -> None:
 
     A store that cannot be written can still be read; then everything stays until a later start.
     """
-    for put_right in (
-        store.import_rescued,
-        store.write_held,
-        partial(store.interrupt_orphans, is_owner_alive),
-    ):
+    for put_right in (store.import_rescued, partial(store.interrupt_orphans, is_owner_alive)):
         with contextlib.suppress(StoreError):
             put_right()
     scratch.remove_abandoned()
