@@ -16,7 +16,7 @@ import psutil
 
 from core.run.fleet import certificates
 from core.wire.files import ROOT
-from tests.made_up_question import NOTES
+from tests.made_up_question import END, NOTES
 from tests.waiting import WAIT_S, wait_until
 
 MADE_UP = ROOT / "tests" / "made_up_question.py"
@@ -102,6 +102,15 @@ class FleetProcesses:
         """The keys of the made-up questions that ran on a host, one for each time."""
         path = self.home(host) / NOTES
         return path.read_text().split() if path.exists() else []
+
+    def end_questions(self, host: str) -> None:
+        """Let made-up questions of a host end, those asked later too, until `forget_end`."""
+        (self.home(host) / END).touch()
+
+    def forget_end(self) -> None:
+        """Let made-up questions take their time again."""
+        for host in self.hosts:
+            (self.home(host) / END).unlink(missing_ok=True)
 
     def left_over(self) -> list[str]:
         """Command lines of the processes that work in this folder, after a moment to end."""

