@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import psutil
 from core.run.fleet import certificates
 from core.wire.files import ROOT
 from tests.made_up_question import END, NOTES
+from tests.serving import free_port
 from tests.waiting import WAIT_S, wait_until
 
 MADE_UP = ROOT / "tests" / "made_up_question.py"
@@ -25,13 +25,6 @@ _MADE_UP_MAIN = (
     "import sys; from core.run.fleet import on_host; "
     f"on_host.PROGRAM = (sys.executable, {str(MADE_UP)!r}); from core.__main__ import main; main()"
 )
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class FleetProcesses:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
+import itertools
 import os
+import random
 import signal
 import socket
 import ssl
@@ -30,10 +33,22 @@ SOCKET = {
 }
 
 
+@functools.cache
+def _ports() -> Iterator[int]:
+    """Ports of this process of tests in random order, below those that the system gives to others."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 20_000 + 2_000 * (worker % 6)
+    return itertools.cycle(random.SystemRandom().sample(range(first, first + 2_000), 2_000))
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for a server that starts later: nobody else takes it meanwhile, and it is returned once."""
+    for port in itertools.islice(_ports(), 2_000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("No port is free.")
 
 
 @contextlib.contextmanager

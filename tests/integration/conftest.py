@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from core import wire
+from core.process import contestant_workers
 from core.process.job_worker import run_job
 from core.run import launches
 from core.run.launches import blocks, budget, costs
@@ -22,6 +23,7 @@ from core.wire.runtime import OWN
 from core.worker.measure import footprint
 from tests import in_process, simulated_clock, tiny_models
 from tests.command_line import CommandLine
+from tests.waiting import WAIT_S
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -33,6 +35,7 @@ def short_comparisons() -> Iterator[None]:
         patch.setattr(launches, "EXACT_LAUNCHES", 2)
         patch.setattr(costs, "IDLE_S", 0.01)
         patch.setattr(costs, "CPU_WINDOW_S", 0.02)
+        patch.setattr(contestant_workers, "FREEZE_S", WAIT_S)  # a busy machine stops a process late
         yield
 
 
