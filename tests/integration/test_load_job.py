@@ -176,7 +176,7 @@ def test_a_cancel_keeps_the_runs_so_far(scheduler: Scheduler, model: Path) -> No
     def cancel(job: str) -> None:
         status = scheduler.status(job)
         live: Any = status.live if status is not None else None
-        if live and live["load"]["elapsed_s"] > 0.5:
+        if live and live["load"]["p50_s"] is not None:  # a request after the warm-up is served
             scheduler.cancel(job)
 
     trial, found = run(scheduler, [configuration(model)], cancel, rates=[100], duration_s=60.0)
@@ -186,6 +186,11 @@ def test_a_cancel_keeps_the_runs_so_far(scheduler: Scheduler, model: Path) -> No
     assert found["points"]
 
 
+def served_after_warm_up(one: RawRun) -> bool:
+    warm_ns = 1e9 * one.warmup_s
+    return any(end > 0 and at >= warm_ns for at, end in zip(one.arrivals.at_ns, one.end_ns, strict=True))
+
+
 def test_a_worker_that_dies_under_load_fails_the_test_and_keeps_its_requests(
     scheduler: Scheduler, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +198,7 @@ def test_a_worker_that_dies_under_load_fails_the_test_and_keeps_its_requests(
 
     def watched(workers: Any, what: Any, on_course: Any, *others: Any) -> Any:
         def kill(runs: Sequence[RawRun], elapsed_s: float) -> None:
-            if elapsed_s > 0.4 and not killed.is_set():
+            if served_after_warm_up(runs[0]) and not killed.is_set():
                 killed.set()
                 for pid in list(workers._live):
                     os.kill(pid, signal.SIGKILL)
