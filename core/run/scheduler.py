@@ -366,6 +366,7 @@ class Scheduler:
                 if taken in line:
                     line.remove(taken)
                     self._current = taken
+                    self._entries = 0.0, []
                     return taken
             self._leave(taken)  # cancelled meanwhile
 
@@ -505,6 +506,7 @@ class Scheduler:
         with self._changed:
             self._paused.append(entry)
             self._current = None
+            self._entries = 0.0, []
             self._changed.notify_all()
             self._changed.wait_for(lambda: entry not in self._paused or entry.cancel.is_set())
             is_back = entry not in self._paused

@@ -85,6 +85,31 @@ def test_many_jobs_of_one_person_do_not_block_the_first_job_of_another(scheduler
     assert log.ran[2:] == [f"anna {number}" for number in range(1, 20)]
 
 
+def test_who_takes_the_machine_is_told_at_once(schedulers: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the order was read just before."""
+    monkeypatch.setattr(scheduler_module, "STANDING_S", 10 * WAIT_S)
+    one, log, free = schedulers(), Log(), threading.Event()
+    take = one.queue.take
+    monkeypatch.setattr(one.queue, "take", lambda places: take(places) if free.is_set() else None)
+    begun, go = threading.Event(), threading.Event()
+
+    def work(service: Service) -> Outcome:
+        begun.set()
+        assert go.wait(WAIT_S)
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    one.submit(Job(kind="export", what="first", work=work))
+    behind = one.submit(log.job("second"))
+    assert one.status(behind).holder == ""  # type: ignore[union-attr]
+    free.set()
+    assert begun.wait(WAIT_S)
+    status = one.status(behind)
+    go.set()
+    assert status is not None
+    assert (status.place, status.holder) == (1, "tester: first")
+    assert one.join(WAIT_S)
+
+
 def test_two_servers_share_the_machine_between_their_persons(schedulers: Make) -> None:
     first, second, log = schedulers(), schedulers(), Log()
     _, go = held(first)
