@@ -354,5 +354,5 @@ def test_a_bad_duration_is_refused_in_one_clear_line(cli: CommandLine, command: 
 
 def test_a_measurement_says_how_the_machine_was(cli: CommandLine, mlp: str) -> None:
     done = cli.run("tune", mlp, "--runs", "20", "--wait-quiet", "1s", "--json")
-    notes = [note for note in done.document["notes"] if note.startswith("The machine ")]
+    notes = [note for note in done.document["notes"] if note.startswith("The machine was ")]
     assert len(notes) == 1, done.err
