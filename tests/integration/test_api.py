@@ -235,7 +235,11 @@ def test_a_measurement_is_cancelled_from_another_thread(session: Session, tmp_pa
     assert not session.scheduler.active()
 
 
-def test_an_interrupt_ends_the_job_and_is_raised(session: Session, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_job_and_is_raised(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.api.session.CANCEL_S", WAIT_S)
+
     def stop(status: ortune.Status) -> None:
         if status.stage == "rounds":
             raise KeyboardInterrupt

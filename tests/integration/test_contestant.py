@@ -504,14 +504,15 @@ def test_peak_memory_grows_with_the_work(tmp_path: Path) -> None:
 def test_no_runs_tell_the_peak_of_all_that_was_run(tmp_path: Path) -> None:
     """Of a slow model: its own process has done nothing but run, so that nothing must run again."""
     model = tiny_models.mul_batch(tmp_path / "m.onnx")
-    contestant, _ = load(model, batch=1 << 19)
+    # 48 MiB in, as much out: less may lie in memory that other tests of this process gave back to malloc
+    contestant, _ = load(model, batch=1 << 21)
     calls: list[int] = []
     contender = contestant._loaded.contender
     counted = dataclasses.replace(contender, call=lambda: calls.append(1) or contender.call())
     contestant._loaded = dataclasses.replace(contestant._loaded, contender=counted)
     contestant.block(**QUICK)
     made = len(calls)
-    assert contestant.footprint(runs=0)["run_peak_rss_bytes"] > 20 << 20  # 12 MiB in, as much out
+    assert contestant.footprint(runs=0)["run_peak_rss_bytes"] > 80 << 20
     assert len(calls) == made
 
 
