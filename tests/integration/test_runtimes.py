@@ -288,8 +288,11 @@ def test_a_damaged_runtime_is_said_and_can_be_removed(line: CommandLine, record:
 def test_a_runtime_in_use_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path))
     record = other_runtimes.add(tmp_path, "same")
-    waits = "import sys; sys.stdin.read() # core.worker"
-    with subprocess.Popen([record["python"], "-c", waits], stdin=subprocess.PIPE) as process:
+    waits = "import sys; print('runs', flush=True); sys.stdin.read() # core.worker"
+    command = [record["python"], "-c", waits]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"runs\n"  # before, the system may not tell its command line
         with pytest.raises(SpecError, match=rf"in use by process {process.pid}"):
             ortune.remove_runtime("same")
         assert Path(record["python"]).exists()

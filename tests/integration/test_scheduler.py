@@ -212,13 +212,14 @@ def test_status_tells_place_holder_and_progress(schedulers):
 
 
 def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
-    told = threading.Event()
+    told, seen = threading.Event(), threading.Event()
 
     def run(job, payload, *, on_progress, cancel, timeout_s):
         on_progress(Progress(stage="warmup", done=9, total=10))
         time.sleep(0.05)
         on_progress(Progress(stage="runs", done=0, total=100))
         told.set()
+        assert seen.wait(WAIT_S)
         time.sleep(0.3)
         on_progress(Progress(stage="runs", done=25, total=100, text="25 of 100"))
         cancel.wait(WAIT_S)
@@ -226,8 +227,9 @@ def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
 
     one = schedulers(run=run)
     job = one.submit(job_types.worker("measure", {}, what="x"))
-    told.wait(WAIT_S)
+    assert told.wait(WAIT_S)
     assert one.status(job).eta_s is None  # nothing done yet: nothing is known
+    seen.set()
     wait_until(lambda: one.status(job).done == 25, "no progress")
     status = one.status(job)
     assert (status.stage, status.total, status.text) == ("runs", 100, "25 of 100")
@@ -1161,7 +1163,9 @@ def test_killed_process_leaves_no_worker_that_is_in_the_middle_of_a_run(tmp_path
         "s = Scheduler(Store(), owner='doomed')\n"
         "t = s.submit(job_types.tune(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "import psutil\n"
-        "while len(psutil.Process().children(recursive=True)) < 2:\n    time.sleep(0.01)\n"
+        # earlier workers end at any moment; from this stage on, the fork server and its child stay
+        "while s.status(t).stage != 'load' or len(psutil.Process().children(recursive=True)) < 2:\n"
+        "    time.sleep(0.01)\n"
         "print('measuring', flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -95,7 +95,7 @@ def test_a_search_with_real_workers_confirms_what_it_answers(cli: CommandLine, s
     assert confirmed["changes"] == {"use_io_binding": True}
     assert confirmed["contrast"]["candidate"] == confirmed["trial"]
     assert store_of(cli).trial(confirmed["trial"]).state == "COMPLETE"
-    assert (confirmed["gain"]["ratio_low"] > 1) or found["outcome"] != "FOUND"
+    assert found["outcome"] != "FOUND" or confirmed["gain"]["ratio_low"] > 1
     assert found["space"]["distinct"] == 2
     assert found["tried"] == 1  # the default is everybody's reference
     assert found["controls"]["pairs"] >= 1
@@ -127,8 +127,9 @@ def test_a_killed_search_goes_on_where_it_was_and_ctrl_c_keeps_what_was_tried(
     assert len(kept.tried) >= known
     assert cli.left_over() == []
 
+    # with more time: on a slow machine little of the first minute is left
     with simulated_clock.machine(binding_pays):
-        found = answered(cli.run("search", "--resume", study.id, "--json"))
+        found = answered(cli.run("search", "--resume", study.id, "--budget", "60s", "--json"))
     assert (found["study"], found["outcome"]) == (study.id, "FOUND")
 
 

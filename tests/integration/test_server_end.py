@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -69,6 +71,42 @@ class Served:
 
     def left(self) -> list[str]:
         return sorted(path.name for path in self.temporary.iterdir() if path.name.startswith("ortune"))
+
+    def stop(self) -> None:
+        """Stop the server at a moment between two writes, so that others can use its store and all stays."""
+        wait_until(self._stops, "it always wrote")
+
+    def _stops(self) -> bool:
+        self.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
+        made = [self.temporary / name for name in self.left()]
+        if made and all(map(is_locked, made)) and is_free(self.home / STORE_NAME):
+            return True
+        self.process.send_signal(signal.SIGCONT)
+        return False
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process has locked its temporary folder; it makes it first."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def is_free(store: Path) -> bool:
+    """Whether nobody writes to a store."""
+    with contextlib.closing(sqlite3.connect(store, timeout=0, isolation_level=None)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        db.execute("ROLLBACK")
+    return True
 
 
 @pytest.fixture
@@ -155,8 +193,8 @@ def test_what_a_killed_server_leaves_goes_at_the_next_start(
     one = serve(tiny_models.steady(tmp_path / "steady.onnx"))
     store = Store(one.home / STORE_NAME)
     monkeypatch.setattr("tempfile.tempdir", str(one.temporary))
+    one.stop()  # else a launch of its comparison may end, whose folders go
     before = one.left()
-    assert before
     incoming = store.folder / "models" / f"{scratch.INCOMING}{'0' * 16}"
     incoming.mkdir(parents=True)
     clean_up(store)

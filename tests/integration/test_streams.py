@@ -38,7 +38,7 @@ from tests.real_comparisons import (
     run,
     settings,
 )
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="affinity and process groups of Linux")
 
@@ -79,6 +79,19 @@ def group(worker: Worker) -> list[psutil.Process]:
     return sorted(found, key=lambda one: one.pid != worker.pid)
 
 
+def counted_block(worker: Worker, *, refill: bool) -> Any:
+    """A block that counts: on a busy machine streams may run one after the other, without a window."""
+    replies: list[Any] = []
+
+    def counts() -> bool:
+        worker.freeze()
+        replies.append(worker.ask(wire.BLOCK, BLOCK | {"refill": refill}, timeout_s=WAIT_S))
+        return sum(replies[-1]["stream_completed"]) > 0
+
+    wait_until(counts, "no block had a window in which all streams ran")
+    return replies[-1]
+
+
 @two_cpus
 @pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("kind", TYPES)
@@ -92,8 +105,7 @@ def test_every_stream_runs_in_the_common_window(
     warm = worker.ask(wire.WARM, {"known_ns": None, "cap_s": 1.0}, timeout_s=WAIT_S)
     assert warm["median_ns"] > 0
     for refill in (True, False):
-        worker.freeze()
-        reply = worker.ask(wire.BLOCK, BLOCK | {"refill": refill}, timeout_s=WAIT_S)
+        reply = counted_block(worker, refill=refill)
         assert len(reply["stream_runs"]) == len(reply["stream_completed"]) == 2
         assert sum(reply["stream_runs"]) == len(reply["latencies_ns"])
         assert min(reply["stream_runs"]) >= 3
@@ -193,9 +205,14 @@ def test_a_stream_that_dies_within_a_block_is_noticed(tmp_path: Path, workers: W
     worker, _ = start(workers, tiny_models.mlp(tmp_path / "m.onnx"), 2, "processes")
     _, sibling = group(worker)
     kill = threading.Timer(0.2, sibling.send_signal, [signal.SIGKILL])
+
+    def run_blocks() -> None:
+        while True:  # the signal may be late
+            worker.ask(wire.BLOCK, BLOCK | {"block_ns": 600_000_000}, timeout_s=WAIT_S)
+
     kill.start()
     with pytest.raises(WorkerError, match="stream 2 was ended by signal SIGKILL"):
-        worker.ask(wire.BLOCK, BLOCK | {"block_ns": 600_000_000}, timeout_s=WAIT_S)
+        run_blocks()
     kill.join()
 
 
@@ -216,7 +233,8 @@ def test_a_stream_that_cannot_load_fails_all(tmp_path: Path, workers: Workers) -
     plan |= {"streams": 2, "stream_type": "processes", "model_path": str(tmp_path / "gone.onnx")}
     with pytest.raises(TunerError, match=r"gone\.onnx"):
         worker.ask(wire.LOAD, plan, timeout_s=WAIT_S)
-    assert len(group(worker)) == 1
+    # The other stream ends its own command before it goes.
+    wait_until(lambda: len(group(worker)) == 1, "the other stream is still there")
 
 
 def test_more_processes_than_cpus_are_refused(tmp_path: Path, workers: Workers) -> None:

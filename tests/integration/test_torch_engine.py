@@ -25,6 +25,7 @@ from core.worker.measure import output_comparison
 from core.worker.models import inspect_model
 from core.worker.session.feeds import make_feeds
 from tests.builders import export_plan
+from tests.waiting import WAIT_S
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch and torchvision warn about their own internals when imported
@@ -209,8 +210,8 @@ def test_compiled_computes_the_same_and_compiles_in_its_first_run(
     with Workers(threading.Event()) as workers:
         worker = workers.start("torch-compile", fresh_process=True)
         loaded = worker.ask(wire.LOAD, plan, timeout_s=240)
-        warm = worker.ask(wire.WARM, {}, timeout_s=60)
-        error = worker.ask(wire.COMPARE_OUTPUTS, {"path": str(tmp_path / "outputs.npz")}, timeout_s=60)
+        warm = worker.ask(wire.WARM, {}, timeout_s=WAIT_S)
+        error = worker.ask(wire.COMPARE_OUTPUTS, {"path": str(tmp_path / "outputs.npz")}, timeout_s=WAIT_S)
         assert worker.folder is not None
         assert list(worker.folder.glob("ortune-inductor-*/*"))
     assert loaded["effective_providers"] == ["torch-compile"]
@@ -294,16 +295,16 @@ def test_pytorch_and_onnx_runtime_answer_the_same_commands(from_pt2: ModelRecord
     with Workers(threading.Event()) as workers:
         onnxruntime = workers.start("onnxruntime")
         pytorch = workers.start("torch-eager", fresh_process=True)
-        onnxruntime.ask(wire.LOAD, plan_of(from_pt2, "onnxruntime"), timeout_s=60)
-        loaded = pytorch.ask(wire.LOAD, plan_of(from_pt2, "torch-eager"), timeout_s=60)
+        onnxruntime.ask(wire.LOAD, plan_of(from_pt2, "onnxruntime"), timeout_s=WAIT_S)
+        loaded = pytorch.ask(wire.LOAD, plan_of(from_pt2, "torch-eager"), timeout_s=WAIT_S)
         assert loaded["effective_providers"] == ["torch-eager"]
         assert loaded["baseline_rss_bytes"] > 100 << 20  # torch itself is no part of the model
         assert loaded["load_peak_rss_bytes"] < 100 << 20
-        assert pytorch.ask(wire.WARM, {}, timeout_s=60)["median_ns"] > 0
+        assert pytorch.ask(wire.WARM, {}, timeout_s=WAIT_S)["median_ns"] > 0
         arguments = {"block_ns": 1_000_000, "min_runs": 5, "max_runs": 10}
-        assert len(pytorch.ask(wire.BLOCK, arguments, timeout_s=60)["latencies_ns"]) >= 5
-        onnxruntime.ask(wire.SAVE_OUTPUTS, file, timeout_s=60)
-        error = pytorch.ask(wire.COMPARE_OUTPUTS, file, timeout_s=60)
+        assert len(pytorch.ask(wire.BLOCK, arguments, timeout_s=WAIT_S)["latencies_ns"]) >= 5
+        onnxruntime.ask(wire.SAVE_OUTPUTS, file, timeout_s=WAIT_S)
+        error = pytorch.ask(wire.COMPARE_OUTPUTS, file, timeout_s=WAIT_S)
     assert error["difference"] == ""
     assert error["max_rel"] is not None
     assert error["max_rel"] < 1e-4

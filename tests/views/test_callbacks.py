@@ -8,6 +8,7 @@ from streamlit.runtime.state.safe_session_state import SafeSessionState
 from streamlit.testing.v1 import AppTest
 
 from dashboard.server import callbacks
+from tests.views.conftest import TIMEOUT_S
 
 # As Streamlit has them: other tests of the process start a server, which replaces them.
 OWN = [
@@ -36,7 +37,7 @@ def script() -> None:
 
 
 def pressed() -> str:
-    at = AppTest.from_function(script).run()
+    at = AppTest.from_function(script, default_timeout=TIMEOUT_S).run()
     return str(at.button[0].click().run().text[0].value)
 
 

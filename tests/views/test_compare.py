@@ -15,6 +15,7 @@ from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
+from core.run.launches import budget
 from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
 from core.show.verdict import in_words
@@ -653,7 +654,10 @@ def test_a_comparison_of_another_process_is_shown_without_a_cancel(
 # --- for real ---------------------------------------------------------------------------------------------
 
 
-def test_a_comparison_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_comparison_is_really_run(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "GRACE_S", 60.0)  # a slow machine may overrun it, instead of being refused
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
     at.number_input(key="compare.budget").set_value(5).run()
     click(at, "compare.run")

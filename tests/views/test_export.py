@@ -22,6 +22,7 @@ from dashboard.__main__ import serve
 from tests import builders, tiny_models
 from tests.reading import tells
 from tests.views import sample_results
+from tests.views.conftest import TIMEOUT_S
 from tests.views.page import Add, Open, lines, texts, widget
 
 
@@ -83,7 +84,7 @@ def _broken() -> None:
 
 
 def test_what_nobody_expected_is_shown_without_a_traceback() -> None:
-    at = AppTest.from_function(_broken).run()
+    at = AppTest.from_function(_broken, default_timeout=TIMEOUT_S).run()
     assert not at.exception
     assert tells(at.error[0].value, "ZeroDivisionError", "unforeseen")
     assert tells(at.error[0].value, "**")  # what to do

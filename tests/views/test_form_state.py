@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 from pathlib import Path
@@ -159,8 +160,9 @@ def test_the_oldest_forms_go_first(monkeypatch: pytest.MonkeyPatch, home: Path) 
     monkeypatch.setattr(form_state, "MOST", 3)
     monkeypatch.setattr(form_state, "SPARE", 0)
     names = [secrets.token_hex(8) for _ in range(5)]
-    for name in names:
+    for number, name in enumerate(names):
         assert form_state._write(name, "{}")
+        os.utime(home / "forms" / f"{name}.json", (number, number))  # the clock of files may stand still
     assert len(forms(home)) == 3
     assert names[-1] in {path.stem for path in forms(home)}
 

@@ -33,6 +33,7 @@ from tests.reading import numbers, tells
 from tests.simulated_load import sample_load_result
 from tests.small_disks import small_disk
 from tests.views import sample_results
+from tests.views.conftest import TIMEOUT_S
 from tests.views.page import Add, Open, cards, icons, keys, lines, texts
 
 TABLE = "history.table."
@@ -65,11 +66,12 @@ def test_results_that_a_full_disk_keeps_out_of_the_store_are_named(
     state.store().hold(put(mlp, created_at=2_000_000.0), "The disk is full.")
     with monkeypatch.context() as full:
         full.setattr(state.store(), "write_held", lambda: None)
-        [told] = AppTest.from_function(draw).run().warning
+        [told] = AppTest.from_function(draw, default_timeout=TIMEOUT_S).run().warning
     assert f"kept as `{tmp_path / 'rescued-1.json'}`" in told.value
     assert "What has no file is lost" in told.value
     assert "free disk space" in told.value
-    assert not AppTest.from_function(draw).run().warning  # there is space again
+    later = AppTest.from_function(draw, default_timeout=TIMEOUT_S)
+    assert not later.run().warning  # there is space again
     assert state.store().trial(trial.id) == trial
 
 

@@ -235,7 +235,7 @@ def test_a_presenter_without_login_shows_to_viewers(open_page: Open, mlp: ModelR
     presenter.button(key="follow.present").click().run()
     follower = open_page(follow=str(presenter.session_state[presenting.PRESENTING]))
     assert follower.button(key="run").disabled
-    at = AppTest.from_function(_tell_role)
+    at = AppTest.from_function(_tell_role, default_timeout=TIMEOUT_S)
     at.session_state[state.FOLLOWING] = "any"
     assert at.run().text[0].value == "viewer"
     del at.session_state[state.FOLLOWING]
@@ -254,7 +254,7 @@ def _tell_role() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_server_says_which_role_is_missing(log_in: LogIn, role: Role, needs: Role) -> None:
     """As a callback of the pages Fleet and Machine asks before it starts something."""
-    at = AppTest.from_function(_ask_for, args=(needs,))
+    at = AppTest.from_function(_ask_for, args=(needs,), default_timeout=TIMEOUT_S)
     at.session_state["people.session"] = log_in(role)
     at.run()
     assert not at.exception

@@ -18,6 +18,7 @@ from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
+from core.run.launches import budget
 from core.show import verdict
 from core.show.verdict import in_words
 from core.spec import TrialSpec, axes
@@ -504,7 +505,10 @@ def test_a_waiting_sweep_says_who_has_the_machine(
     assert numbers(text) == [2]
 
 
-def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp: ModelRecord) -> None:
+def test_a_sweep_is_really_measured_and_its_points_are_kept(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "GRACE_S", 60.0)  # a slow machine may overrun it, instead of being refused
     at = open_page("sweep", model=mlp)
     at.session_state["knob.budget_s"] = 5
     set_values(at, "1, 4").button(key="sweep.run").click().run()
@@ -519,8 +523,11 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
     assert (rows["p50 (ms)"] > 0).all()
     assert (rows["Runs"] > 0).all()
     assert drawn_lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
-    loud = (comparison.result or {})["grade"] == "F"  # whatever else this machine does now
-    assert numbers(at.button(key="sweep.run").label) == ([2] if loud else [])
+    # Whatever else this machine does now: both points may be rejected, or one.
+    points = [state.store().trial(one.id) for one in state.store().trials()]
+    assert len(points) == 2
+    rejected = sum((one.result or {})["grade"] == "F" for one in points)
+    assert numbers(at.button(key="sweep.run").label) == ([rejected] if rejected else [])
 
 
 # --- two settings -----------------------------------------------------------------------------------------
