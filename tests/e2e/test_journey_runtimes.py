@@ -17,6 +17,7 @@ from tests.e2e.conftest import (
     finished,
     keyed,
     opened,
+    reset,
     result_shown,
     run_button,
     set_number,
@@ -37,7 +38,7 @@ def home(home: Path) -> Path:
 
 def test_a_runtime_is_chosen_and_compared_with_ortunes_own(open_browser: Open, site: Site) -> None:
     page = open_browser()
-    button(page, "reset.all").click()  # a new visitor sees the newest result with its settings
+    reset(page)  # a new visitor sees the newest result with its settings
     choice = keyed(page, "knob.runtime").get_by_role("combobox")
     choice.click()
     page.get_by_role("option").filter(has_text=NAME).click()
