@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import core  # noqa: F401 - sets ORT_DISABLE_TELEMETRY
 
-settings.register_profile("no absolute times", deadline=None)
+settings.register_profile("no absolute times", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no absolute times")
 
 os.environ.pop("COLUMNS", None)  # xdist sets it in its workers; text would be as wide as its own terminal

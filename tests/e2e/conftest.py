@@ -414,6 +414,13 @@ def presented(page: Page) -> str:
     return address
 
 
+def reset(page: Page) -> None:
+    """Reset all settings, and wait until they are: what is set or opened before is lost."""
+    button(page, "reset.all").click()
+    expect(page.locator(".st-key-reset-all")).to_have_count(0)
+    finished(page)
+
+
 def number(page: Page, name: str) -> Locator:
     """The field of a setting, by its ORT name."""
     return field(page, f"knob-{name}")

@@ -48,6 +48,7 @@ def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_i
     page.locator(".st-key-compare-more button").first.click()
     button(page, "compare.close").click()
     expect(page.locator(".st-key-compare-race")).to_have_count(0)
+    finished(page)
     add_preset(page, "edge")
     add_preset(page, "cpu-latency")
     page.locator(".st-key-compare-precision").get_by_role("radio", name="publish").click()

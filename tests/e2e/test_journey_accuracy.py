@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from core.spec import spec_from_yaml
 from dashboard.views.accuracy.results import THRESHOLD
-from tests.e2e.conftest import JOB_MS, Open, button, keyed, saved
+from tests.e2e.conftest import JOB_MS, Open, button, finished, keyed, saved
 
 
 @pytest.mark.empty
@@ -27,6 +27,7 @@ def test_a_model_is_evaluated_and_its_threshold_chosen_and_taken_away(
     page.get_by_role("option", name="8", exact=True).click()
     curves = page.locator(".st-key-accuracy-tradeoff").first  # while it is drawn anew, old ones stay
     expect(curves).to_contain_text("0.5")
+    finished(page)
     slider = page.locator(".st-key-dataset-threshold input[type=range]")
     slider.focus()
     for _ in range(20):  # steps of 0.005

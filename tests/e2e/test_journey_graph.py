@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import JOB_MS, Open, button, finished
+from tests.e2e.conftest import JOB_MS, Open, at_rest, button, finished
 
 FIRST_ROW_PX, ROW_PX, TICK_PX = 52, 35, 15  # of the table: a row's middle, and the box that ticks it
 
@@ -22,6 +22,8 @@ def tick(page: Page, row: int) -> None:
     """Tick a row of the table, which is drawn on a canvas."""
     table = page.get_by_test_id("stDataFrame").last
     table.scroll_into_view_if_needed()
+    finished(page)
+    at_rest(page, table)
     box = table.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + TICK_PX, box["y"] + FIRST_ROW_PX + row * ROW_PX)

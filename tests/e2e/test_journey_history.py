@@ -13,6 +13,7 @@ from tests.e2e.conftest import (
     Open,
     Site,
     at_page,
+    at_rest,
     button,
     finished,
     keyed,
@@ -29,6 +30,8 @@ def table(page: Page) -> Locator:
 
 def tick(page: Page, row: int) -> None:
     """The table is one picture: its boxes are where the rows are."""
+    finished(page)
+    at_rest(page, table(page))
     box = table(page).bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 18, box["y"] + HEAD_PX + ROW_PX * row + ROW_PX // 2)
@@ -70,6 +73,7 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
         ),
     )
     tick(page, 0)
+    page.wait_for_url(lambda url: "trial" not in named(url), wait_until="commit")
     finished(page)
     page.locator(".st-key-history-filters button").click()
     stars = page.locator(".st-key-history-starred label").first
@@ -131,6 +135,8 @@ def check_saved(page: Page) -> None:
 def brush(page: Page, points: Locator) -> None:
     """Drag a box over most of the plot."""
     page.locator(".st-key-history-scatter-0 .modebar-btn[data-title='Box Select']").click(force=True)
+    finished(page)
+    at_rest(page, points)
     box = points.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 3, box["y"] + 3)

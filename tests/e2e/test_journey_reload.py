@@ -15,6 +15,7 @@ from tests.e2e.conftest import (
     field,
     finished,
     number,
+    reset,
     run_button,
     set_number,
     type_into,
@@ -26,9 +27,9 @@ from tests.e2e.test_journey_scorecard import lines, open_targets, unfold
 
 def is_kept(home: Path, page: Page, batch_size: int) -> bool:
     """Whether the server has heard what was typed: a reload before that is faster than the typing."""
-    name = parse_qs(urlsplit(page.url).query)["form"][0]
-    values = json.loads((home / "forms" / f"{name}.json").read_text())["values"]
-    return bool(values.get("knob.batch_size") == batch_size)
+    name = parse_qs(urlsplit(page.url).query).get("form", [""])[0]
+    form = home / "forms" / f"{name}.json"
+    return form.exists() and json.loads(form.read_text())["values"].get("knob.batch_size") == batch_size
 
 
 def limit_of(page: Page) -> Locator:
@@ -43,7 +44,7 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
     expect(minutes).to_have_value("5")
     visit(page, "Tune")
     expect(minutes).to_have_value("5")
-    button(page, "reset.all").click()  # of the newest result, which came with its settings
+    reset(page)  # of the newest result, which came with its settings
     expect(number(page, "batch_size")).to_have_value("1")
 
     type_into(page, "knob-batch_size", "99999999")

@@ -48,6 +48,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
     limit_of_newest(page).fill("9 s")
     limit_of_newest(page).press("Enter")
     expect(result).to_contain_text("9,000 ms")
+    finished(page)  # the file is drawn after the result
 
     path = saved(page, button(page, "scorecard.download"), tmp_path)
     spec = spec_from_yaml(path.read_text())
@@ -58,6 +59,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
 
     page.reload()
     expect(result).to_contain_text("9,000 ms")
+    finished(page)
     unfold(page, "what")
     expect(limit_of_newest(page)).to_have_value("9 s")
     finished(page)

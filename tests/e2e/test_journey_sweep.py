@@ -7,14 +7,16 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import Open, at_page, button, field, finished, number, saved, type_into
+from tests.e2e.conftest import Open, at_page, at_rest, button, field, finished, number, saved, type_into
 
 BATCHES = ["1", "2", "4", "8", "16", "32"]
 
 
 def point_at(page: Page, point: Locator) -> None:
     """Click where a point is drawn; Plotly's own layer above it takes the click."""
+    finished(page)
     point.scroll_into_view_if_needed()
+    at_rest(page, point)
     box = point.bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

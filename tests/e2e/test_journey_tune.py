@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import FloatRect, Locator, Page, Route, expect
 
 from benchmarks.flows import FLOWS, Hand, why
+from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_yaml
 from dashboard.widgets import uploads
 from tests import tiny_models
@@ -27,6 +28,7 @@ from tests.e2e.conftest import (
     named,
     number,
     recorded,
+    reset,
     result_shown,
     run_button,
     set_number,
@@ -93,12 +95,13 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
     page = open_browser()
-    button(page, "reset.all").click()  # a new visitor sees the newest result with its settings
+    reset(page)  # a new visitor sees the newest result with its settings
     expect(number(page, "batch_size")).to_have_value("1")
     set_number(page, "budget_s", 30)  # it ends when it is decided
     tab_to(page, ".st-key-tune-live")
     page.keyboard.press("Space")
     expect(page.locator(".st-key-glimpse")).to_be_visible()
+    finished(page)
     slider = keyed(page, "slide.knob.intra_op_num_threads")
     width = box(slider)["width"]
     tab_to(page, ".st-key-slide-knob-intra_op_num_threads input[type=range]")
@@ -114,17 +117,18 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     expect(page.locator(".st-key-bar-ratio .ol-badge")).to_be_visible()
 
     before = named(page.url)
-    page.keyboard.press("Control+Enter")
-    page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
-    [trial] = named(page.url)["trial"]
     streams: Counter[str] = Counter()
-    follow = partial(break_streams_off, asked_for=streams)
-    other = open_browser(f"/?trial={trial}", scheme="dark", before=follow)  # somebody else, to its end
+    with MachineQueue(site.home / "queue").turn("a test", "nothing"):  # the run waits until both follow it
+        page.keyboard.press("Control+Enter")
+        page.wait_for_url(lambda url: named(url) != before, wait_until="commit")
+        [trial] = named(page.url)["trial"]
+        follow = partial(break_streams_off, asked_for=streams)
+        other = open_browser(f"/?trial={trial}", scheme="dark", before=follow)  # somebody else, to its end
+        until(other, lambda: len(streams) > 0)
     for one in (page, other):
         result_shown(one)
         expect(one.locator(".st-key-verdict h2")).to_be_visible()
     assert page.locator(".st-key-verdict h2").inner_text() == other.locator(".st-key-verdict h2").inner_text()
-    assert streams
     assert min(streams.values()) > 1  # what broke off came back by itself
     stored = site.store.trial(trial)
     assert stored.state == "COMPLETE"

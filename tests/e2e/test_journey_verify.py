@@ -30,6 +30,7 @@ def test_a_result_is_bundled_downloaded_uploaded_and_verified(
     page.wait_for_url(lambda url: "verify" in named(url), wait_until="commit")
     for part in ("runs", "same"):
         expect(keyed(page, f"verify.{part}")).to_be_visible(timeout=JOB_MS)
+    finished(page)
     said = keyed(page, "verify.same").inner_text()
     page.reload()
     expect(keyed(page, "verify.same")).to_have_text(said, use_inner_text=True)

@@ -68,9 +68,9 @@ def test_every_text_of_a_reports_plots_is_whole_by_itself_and_as_it_was_stored(
             wrong[f"{kind} at {width} px"] = misplaced(page)
             if width == WIDTHS[0]:
                 texts[kind] = page.evaluate(TEXTS)
-        wrong[f"{kind}, light"] = page.evaluate(reading.UNREADABLE)
+        wrong[f"{kind}, light"] = reading.in_the_end(page, reading.UNREADABLE)
         page.emulate_media(color_scheme="dark")
-        wrong[f"{kind}, dark"] = reading.settled(page, reading.UNREADABLE)
+        wrong[f"{kind}, dark"] = reading.in_the_end(page, reading.UNREADABLE)
     context.close()
     if os.environ.get(STORE_AGAIN):
         STORED.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -87,5 +87,4 @@ def written(store: Store, refs: list[str], stem: Path) -> Path:
 def misplaced(page: Page) -> list[str]:
     """Texts that are cut, or lie over each other, once the plots are as wide as the window has them."""
     page.wait_for_function(DRAWN)
-    found: list[str] = reading.settled(page, reading.MISPLACED)
-    return found
+    return reading.in_the_end(page, reading.MISPLACED)

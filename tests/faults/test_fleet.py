@@ -36,6 +36,7 @@ _CAN = sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is n
 pytestmark = pytest.mark.skipif(not _CAN, reason="network namespaces need root and `ip`")
 
 SECONDS = 5.0  # a question
+LONG_S = 20.0  # one that a fault must meet on every host, however long the slowest takes to begin
 PATIENCE_S = 120.0
 
 
@@ -117,9 +118,11 @@ def question(model: Path, seconds: float = SECONDS) -> fleet.Asked:
     return fleet.Asked(command="compare", model=str(model), arguments=["--budget", f"{seconds}s"])
 
 
-def asked_during(fault: Fault, network: Network, client: Session, model: Path, on: str = "a,b") -> FleetRun:
+def asked_during(
+    fault: Fault, network: Network, client: Session, model: Path, *, seconds: float = SECONDS
+) -> FleetRun:
     """Ask, and let the fault happen in a thread of its own once every host measures."""
-    names = on.split(",")
+    names = ("a", "b")
     before = {one: len(network.measured(one)) for one in names}
     happened: list[threading.Thread] = []
 
@@ -128,7 +131,8 @@ def asked_during(fault: Fault, network: Network, client: Session, model: Path, o
             happened.append(threading.Thread(target=fault, args=(network,)))
             happened[0].start()
 
-    run = fleet.ask([question(model)], on=on, session=client, on_change=watch, **at(network))
+    asked = question(model, seconds)
+    run = fleet.ask([asked], on=",".join(names), session=client, on_change=watch, **at(network))
     assert happened
     happened[0].join(WAIT_S)
     for one in names:
@@ -243,7 +247,11 @@ def test_a_host_that_does_not_come_back_is_named_and_collected_later(
             network.cut("b")
 
     run = fleet.ask(
-        [question(model)], session=client, on="a,b", on_change=cut, **{**at(network), "patience_s": 5.0}
+        [question(model, LONG_S)],
+        session=client,
+        on="a,b",
+        on_change=cut,
+        **{**at(network), "patience_s": 5.0},
     )
     network.cut("b", connect=True)
     assert {one.host: one.state for one in run.answers} == {"a": "COMPLETE", "b": "LOST"}
@@ -298,7 +306,7 @@ def test_a_killed_question_fails_and_the_next_attempt_says_so(
             if found.get("state") == "RUNNING":
                 psutil.Process(found["pid"]).kill()
 
-    run = asked_during(kill, network, client, model)
+    run = asked_during(kill, network, client, model, seconds=LONG_S)
     assert {one.host: one.state for one in run.answers} == {"a": "COMPLETE", "b": "FAIL"}
     no_command_is_left(network)
     run = fleet.resume(run.id, again=True, session=client, patience_s=PATIENCE_S)
@@ -313,7 +321,7 @@ def test_a_stopped_host_ends_its_question(network: Network, client: Session, mod
         network.end("b", signal.SIGTERM)
         network.start_host("b", wait=False)
 
-    run = asked_during(stop, network, client, model)
+    run = asked_during(stop, network, client, model, seconds=LONG_S)
     assert {one.host: one.state for one in run.answers} == {"a": "COMPLETE", "b": "CANCELLED"}
     no_command_is_left(network)
 

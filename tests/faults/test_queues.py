@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests import tiny_models
 from tests.faults.conftest import Ground, check_told
+from tests.waiting import WAIT_S, wait_until
 
 NOBODY = 65534
 FIRST = "00000000000000000001-00000000.json"  # older than any ticket of today
@@ -84,7 +84,7 @@ def test_a_poisoned_queue_stops_nobody(ground: Ground, tmp_path: Path, poison: s
     ground.queue.chmod(0o1777)
     POISONS[poison](ground.queue / FIRST)
     tiny_models.mlp(tmp_path / "mlp.onnx")
-    done = ground.run("tune", "mlp.onnx", "--runs", "5", "--warmup-runs", "1", cwd=tmp_path, timeout_s=60)
+    done = ground.run("tune", "mlp.onnx", "--runs", "5", "--warmup-runs", "1", cwd=tmp_path)
     check_told(done, codes=(0, 3))
     assert "owned" not in done.err.replace("\\x1b]0;owned", "")
     ground.check_store()
@@ -96,20 +96,13 @@ def test_one_who_really_measures_is_waited_for_and_named_escaped(ground: Ground,
     ground.environment["USER"] = ground.environment["LOGNAME"] = ESCAPES.replace("\n", "").replace("\r", "")
     holder = ground.start("tune", "mlp.onnx", "--budget", "20s", "--effort", "publish", cwd=tmp_path)
     try:
-        _await_ticket(ground.queue)
+        wait_until(lambda: any(ground.queue.glob("*.json")))
         waiting = ground.start("tune", "mlp.onnx", "--runs", "5", cwd=tmp_path)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.communicate(timeout=6)
         waiting.terminate()
-        _, err = waiting.communicate(timeout=30)
+        _, err = waiting.communicate(timeout=WAIT_S)
         assert "\x1b" not in err
     finally:
         holder.terminate()
-        holder.communicate(timeout=30)
-
-
-def _await_ticket(queue: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not any(queue.glob("*.json")):
-        time.sleep(0.1)
-    assert any(queue.glob("*.json"))
+        holder.communicate(timeout=WAIT_S)

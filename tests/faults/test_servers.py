@@ -27,7 +27,7 @@ from core.process.machine_queue import LOCK_NAME, MachineQueue
 from core.store import Store
 from core.wire.errors import INTERRUPTED, TunerError
 from tests.e2e.conftest import JOB_MS, recorded_home, result_shown, run_button, set_number, show
-from tests.faults.visits import MOST_S, TEST_S, Visiting
+from tests.faults.visits import MOST_S, TEST_S, Visit, Visiting, is_stopped
 from tests.network_namespace import forwarded, network
 from tests.serving import ask, free_port
 from tests.small_disks import fill, small_disk
@@ -39,6 +39,7 @@ pytestmark = pytest.mark.timeout(TEST_S)
 
 STOP_S = 60.0
 REFUSED_MEMORY = ("MemoryError", "can't start new thread", "Cannot allocate memory")
+FROZEN = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)  # a zombie runs no more either
 LONG_S = 40  # of a comparison that still measures after a few clicks on another page
 
 
@@ -46,23 +47,27 @@ LONG_S = 40  # of a comparison that still measures after a few clicks on another
 
 
 @contextlib.contextmanager
-def stopped(family: Sequence[psutil.Process]) -> Iterator[None]:
-    """Stop processes as a paused container does: what was stopped before stays so afterwards.
+def stopped(server: psutil.Process) -> Iterator[None]:
+    """Stop a server and its processes as a paused container does: who was stopped before stays so.
 
-    The first is the server, which stops and continues its workers: it must be the first that is stopped, and
-    the last that continues.
+    The server stops, continues and starts its workers: it must be stopped first, and continue
+    last.
     """
-    ours: list[psutil.Process] = []
-    for one in family:
-        if one.status() != psutil.STATUS_STOPPED:
-            one.send_signal(signal.SIGSTOP)
-            ours.append(one)
-            wait_until(lambda: one.status() == psutil.STATUS_STOPPED)  # noqa: B023 - called at once
+    ours = [server]
+    server.send_signal(signal.SIGSTOP)
+    wait_until(lambda: is_stopped(server))
+    for one in server.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was about to end
+            if not is_stopped(one):
+                one.send_signal(signal.SIGSTOP)
+                ours.append(one)
+                wait_until(lambda: one.status() in FROZEN)  # noqa: B023 - called at once
     try:
         yield
     finally:
         for one in reversed(ours):
-            one.send_signal(signal.SIGCONT)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGCONT)
 
 
 def latencies_of(store: Store, trial: str) -> list[float]:
@@ -78,7 +83,7 @@ def test_a_server_that_measures_is_stopped_for_a_minute(visiting: Visiting) -> N
         trial = visit.start_measuring()
         time.sleep(4)  # into the rounds
         began = time.monotonic()
-        with stopped(visit.family()):
+        with stopped(psutil.Process(visit.server.pid)):
             with pytest.raises(OSError):
                 ask(visit.url, timeout_s=2)
             assert [one.running for one in MachineQueue(home / "queue").entries()] == [True]
@@ -107,6 +112,7 @@ def check_apart(trials: Sequence[Trial]) -> None:
 
 def test_two_servers_measure_and_delete_in_one_store(visiting: Visiting) -> None:
     with recorded_home() as home, visiting(home) as one, visiting(home, log="other.log") as other:
+        set_number(one.page, "budget_s", LONG_S)  # it still measures when the other has asked
         trials = [one.start_measuring(), other.start()]
         assert other.store.trial(trials[1]).state == "WAITING"
         ended = [one.end(trials[0]), other.end(trials[1])]
@@ -174,6 +180,19 @@ def lowest_free(pid: int) -> int:
     return next(number for number in itertools.count() if number not in used)
 
 
+def await_silence(visit: Visit) -> None:
+    """Wait until a server that lacks nothing any more has told all that was refused, and forget it."""
+
+    def is_silent() -> bool:
+        assert ask(visit.url).status == 200  # so far it has come
+        before = len(visit.said())
+        time.sleep(5)
+        return len(visit.said()) == before
+
+    wait_until(is_silent, most_s=MOST_S)
+    visit.forget_said()
+
+
 def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:
     with recorded_home() as home, visiting(home) as visit:
         with contextlib.ExitStack() as lack:
@@ -193,8 +212,7 @@ def test_a_server_is_out_of_descriptors(visiting: Visiting) -> None:
             wait_until(lambda: "Too many open files" in visit.said(), most_s=MOST_S)
             time.sleep(3)
         assert visit.server.poll() is None
-        time.sleep(5)  # until all that was refused has been told
-        visit.forget_said()
+        await_silence(visit)
         visit.check_measured()
 
 
@@ -208,8 +226,7 @@ def test_a_server_is_refused_memory(visiting: Visiting) -> None:
                     ask(visit.url, timeout_s=3)
             wait_until(lambda: any(words in visit.said() for words in REFUSED_MEMORY), most_s=MOST_S)
         assert visit.server.poll() is None
-        time.sleep(5)  # until all that was refused has been told
-        visit.forget_said()
+        await_silence(visit)
         visit.check_measured()
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,6 +22,12 @@ WAVES = 3  # the first reads what the server keeps
 VISITORS = 4
 WAVE_S = 6.0
 DESCRIPTORS = 3  # of a session's event loop, which Streamlit keeps for 120 s
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in a thread of its own: in this one Playwright runs, once a test has had a browser."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def test_growth_is_found_and_noise_is_not() -> None:
@@ -52,7 +60,7 @@ def test_a_closed_session_leaves_no_more_than_its_event_loop(temporary: Path) ->
             await asyncio.gather(*(visitors.read(url, until, at, seen, look_s=0) for at in range(VISITORS)))
 
         for _ in range(WAVES):
-            asyncio.run(wave())
+            finished(wave())
             samples.append(soak.sample(server, home))
         log = soak.errors(home)
     first, last = samples[0], samples[-1]
@@ -71,7 +79,7 @@ def test_a_closed_session_leaves_no_more_than_its_event_loop(temporary: Path) ->
 def test_every_kind_of_visitor_finishes_and_leaves_nothing(temporary: Path) -> None:
     load = soak.Load(seconds=1, warm_s=0, sessions=1, jobs=1)
     with recorded_home() as home, serving(home) as (url, process):
-        found = asyncio.run(soak.soak(url, psutil.Process(process.pid), home, load))
+        found = finished(soak.soak(url, psutil.Process(process.pid), home, load))
         log = soak.errors(home)
     seen = found.loaded
     assert seen.failed == []
@@ -86,7 +94,7 @@ def test_every_kind_of_visitor_finishes_and_leaves_nothing(temporary: Path) -> N
 
 def test_an_error_of_a_visitor_is_seen() -> None:
     seen = visitors.Seen()
-    asyncio.run(visitors.record_errors("jobs", _press_what_is_not_there(), seen))
+    finished(visitors.record_errors("jobs", _press_what_is_not_there(), seen))
     assert seen.failed == ["The visitor `jobs` ended early: LookupError: The page has no widget `-run`."]
 
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from tests import tiny_models
-from tests.e2e.conftest import ARGUMENTS, _executable
+from tests.e2e.conftest import PATIENCE_MS, opened, upload
 from tests.serving import serving
+from tests.waiting import WAIT_S, wait_until
 
 NAMES = (
     "../x.onnx",
@@ -55,7 +56,7 @@ class Server:
 
     def put(self, name: str, body: bytes = b"x" * 100, batch: str | None = None, **headers: str) -> int:
         """Upload; the status."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         path = f"/api/upload/{uuid.uuid4().hex if batch is None else batch}/{name}"
         connection.putrequest("PUT", path, skip_host="Host" in headers, skip_accept_encoding=True)
         for key, value in {"Content-Length": str(len(body)), **self.headers(**headers)}.items():
@@ -69,7 +70,7 @@ class Server:
         return status
 
     def lives(self) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_stcore/health", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_stcore/health", timeout=WAIT_S) as answer:
             return bool(answer.read() == b"ok")
 
     def parts(self) -> list[Path]:
@@ -78,27 +79,23 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("home")
     with serving(home) as (url, process):
-        yield Server(home=home, port=int(url.rsplit(":", 1)[1]), token=_token(url, home))
+        yield Server(home=home, port=int(url.rsplit(":", 1)[1]), token=_token(browser, url, home))
         assert process.poll() is None
 
 
-def _token(url: str, folder: Path) -> str:
+def _token(browser: Browser, url: str, folder: Path) -> str:
     """What a page of the server sends with an upload: seen in a browser that uploads a file."""
     path, seen = tiny_models.mul(folder / "honest.onnx"), []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
-        page = browser.new_page()
-        page.on("request", lambda request: seen.append(request.headers.get("x-ortune-token")))
-        page.goto(f"{url}/models")
-        page.get_by_role("tab", name="Upload").click()
-        page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
-        deadline = time.monotonic() + 30
-        while not any(seen) and time.monotonic() < deadline:
-            page.wait_for_timeout(100)
-        browser.close()
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("request", lambda request: seen.append(request.headers.get("x-ortune-token")))
+    page.goto(f"{url}/models")
+    opened(page)
+    upload(page, path)
+    page.close()
     return str(next(filter(None, seen)))
 
 
@@ -106,10 +103,7 @@ def _token(url: str, folder: Path) -> str:
 def unharmed(server: Server) -> Iterator[None]:
     yield
     assert server.lives()
-    deadline = time.monotonic() + 10
-    while server.parts() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert server.parts() == []
+    wait_until(lambda: not server.parts(), "An upload left something half-done.")
 
 
 def test_an_honest_upload_is_taken(server: Server) -> None:
@@ -165,7 +159,7 @@ def test_what_it_says_of_its_size(server: Server, declared: str, statuses: tuple
 
 def raw(server: Server, head: str, body: bytes, wait_s: float = 0.0) -> bytes:
     """Send bytes as they are; the first line of the answer, empty where the server hung up."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as link:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as link:
         own = "".join(f"{key}: {value}\r\n" for key, value in server.headers().items())
         address = f"PUT /api/upload/{uuid.uuid4().hex}/m.onnx HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
         link.sendall(f"{address}{own}{head}\r\n".encode() + body)
@@ -204,24 +198,31 @@ def test_many_at_once_never_fill_the_disk(server: Server) -> None:
     answers: list[bytes] = []
 
     def hold() -> None:
-        link = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        link = socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S)
         held.append(link)
         own = "".join(f"{key}: {value}\r\n" for key, value in server.headers(Content_Length=share).items())
         address = f"PUT /api/upload/{uuid.uuid4().hex}/m.onnx HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
         link.sendall(f"{address}{own}\r\n".encode() + b"x" * 1000)
-        link.settimeout(5)
         with contextlib.suppress(OSError):
             answers.append(link.recv(4096).split(b"\r\n")[0])
+
+    def refused() -> list[bytes]:
+        return [answer for answer in answers if re.search(rb" (413|429|507) ", answer)]
 
     threads = [threading.Thread(target=hold) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    for link in held:
-        link.close()
-    refused = [answer for answer in answers if re.search(rb" (413|429|507) ", answer)]
-    assert len(refused) >= 3, answers
+    try:
+        wait_until(lambda: len(refused()) >= 3)  # who is let in is not answered
+    finally:
+        for link in held:
+            with contextlib.suppress(OSError):  # the server has closed it
+                link.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+        for link in held:
+            link.close()
+    assert len(refused()) >= 3, answers
 
 
 @pytest.mark.parametrize("number", range(30))

@@ -130,9 +130,15 @@ class Visit:
 
 def workers(pid: int) -> list[psutil.Process]:
     """Workers of a server that have a model, without those that wait for the next one."""
-    return [
-        one for one in psutil.Process(pid).children(recursive=True) if one.status() == psutil.STATUS_STOPPED
-    ]
+    return [one for one in psutil.Process(pid).children(recursive=True) if is_stopped(one)]
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    """Whether a process is stopped; one that has ended meanwhile is not."""
+    try:
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
 
 
 Visiting = Callable[..., contextlib.AbstractContextManager[Visit]]

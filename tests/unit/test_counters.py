@@ -71,10 +71,17 @@ def spin(seconds: float) -> None:
         pass
 
 
+def work(seconds: float) -> None:
+    """Use the CPU for a while, however long that takes on a busy machine."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
 def test_a_block_of_work_and_a_block_of_sleep() -> None:
     meter = counters.Meter()
     meter.start()
-    spin(0.1)
+    work(0.1)
     worked = meter.stop()
     meter.start()
     time.sleep(0.1)

@@ -423,9 +423,9 @@ def test_a_page_of_a_provider_goes_to_its_log_out_but_not_after_another_login(
 
 def test_an_open_page_ends_with_the_hours_of_its_session() -> None:
     known = person("viewer")
-    known["access"].sessions.lasts_s = 0.5
 
     async def page(scope: Scope, receive: Receive, send: Send) -> None:
+        known["access"].sessions.lasts_s = 0.5  # it is open, however long that took
         await send({"type": "websocket.accept"})
         await asyncio.Event().wait()
 

@@ -8,7 +8,6 @@ import mmap
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from core.worker.measure.memory_layout import (
     at_depth,
     draw,
 )
+from tests.waiting import wait_until
 
 SEEDS = range(200)
 SOME = range(40)
@@ -261,9 +261,11 @@ def _stack_pointers(depths: list[int]) -> list[int]:
 
 def _waiting(thread: threading.Thread, pipe: int) -> int:
     """The stack pointer of a thread, once it waits for a byte of that pipe."""
-    for _ in range(5000):
-        fields = Path(f"/proc/self/task/{thread.native_id}/syscall").read_text().split()
-        if len(fields) == 9 and int(fields[1], 16) == pipe:
-            return int(fields[-2], 16)
-        time.sleep(0.001)
-    raise AssertionError("the thread never waited")
+    fields: list[str] = []
+
+    def waits() -> bool:
+        fields[:] = Path(f"/proc/self/task/{thread.native_id}/syscall").read_text().split()
+        return len(fields) == 9 and int(fields[1], 16) == pipe
+
+    wait_until(waits, "The thread never waited.")
+    return int(fields[-2], 16)

@@ -9,7 +9,6 @@ import random
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -747,13 +746,14 @@ def test_results_can_be_read_where_nothing_can_be_written(small, spoil, words, o
 
 
 @CANNOT_WRITE
-def test_what_stands_in_the_journal_is_read_too(small, spoil, words):
+def test_what_stands_in_the_journal_is_read_too(small, spoil, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # other tests use the common one at the same time
     path = small / "ortune.db"
     Store(path).create_trial(trial(state="COMPLETE"))
     leave_a_journal(path)
     spoil(small)
     assert Store(path).trial("aaaaaa000001").study == "newest"
-    assert not list(Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/ortune.db"))
+    assert not list(tmp_path.glob(f"{scratch.PREFIX}*/ortune.db"))
 
 
 @CANNOT_WRITE

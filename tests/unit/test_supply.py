@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 
 from supply import audit, licences, locked, requirements, sbom
-from tests.serving import free_port
 
 
 def all_required() -> dict[str, importlib.metadata.Distribution]:
@@ -180,7 +180,10 @@ def test_a_vulnerable_version_fails_and_is_named(capsys: pytest.CaptureFixture[s
 
 
 def test_without_the_database_nothing_is_audited_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert audit.main(["--database", f"http://127.0.0.1:{free_port()}/v1/query"]) == 0
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else gets it meanwhile, and nobody listens
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/query"
+        assert audit.main(["--database", url]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Database of vulnerabilities not reachable: ")
     assert said.endswith(" packages not audited.\n")
