@@ -30,7 +30,7 @@ from tests.waiting import wait_until
 resource = pytest.importorskip("resource")
 
 MOST_S = 600.0  # that anything here takes, by any clock
-BUDGET_S = 6
+BUDGET_S = 20  # on a machine with much else to do a launch takes seconds
 TEST_S = 1800.0  # of a test here, on a machine with much else to do
 
 
