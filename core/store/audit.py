@@ -190,9 +190,12 @@ def whole(folder: Path | None = None) -> bytes:
 def check(folder: Path | None = None) -> AuditCheck:
     """Check that no line was changed or removed since it was written."""
     log = (folder or home()) / FOLDER
+    kept = _read_last(log)  # before the lines, for more may be written meanwhile
     problems: list[str] = []
     lines = first = number = 0
     before = link = _START
+    newest = _START if kept is None else kept[1]
+    is_whole = newest == before
     for line in _lines(log):
         lines, found = lines + 1, _entry(line)
         if found is None:
@@ -207,8 +210,8 @@ def check(folder: Path | None = None) -> AuditCheck:
                 problems.append(f"Line {found.n} does not follow line {number}: {_CHANGED}.")
             number = found.n
         before = _hash(line)
-    kept = _read_last(log)
-    if kept and kept[1] not in (before, link):
+        is_whole |= newest in (link, before)
+    if kept is not None and not is_whole:
         problems.append(f"Line {kept[0]} should be the newest one: {_CHANGED}.")
     return AuditCheck(lines=lines, first=first, last_sha256=before, problems=tuple(problems))
 
@@ -260,26 +263,25 @@ def _write_whole(descriptor: int, line: bytes) -> None:
 def _place(log: Path) -> tuple[int, str]:
     """Return the number of the next line, and the hash that it follows."""
     tail = _tail(log / _CURRENT) or _tail(log / _older(1))
-    found = _entry(tail) if tail else None
+    found = _entry(tail[-1]) if tail else None
     kept = _read_last(log)
     if found is None:
         return (1, _START) if kept is None else (kept[0] + 1, kept[1])
-    # killed between the line and `last`: the line counts. Else lines are gone, and the check shall say so
-    if kept is None or kept[1] in (_hash(tail), found.more.get("previous")):
-        return found.n + 1, _hash(tail)
+    # writers were killed between their line and `last`: the lines count. Else some are gone; the check says so
+    if kept is None or kept[1] in {found.more["previous"], *map(_hash, tail)}:
+        return found.n + 1, _hash(tail[-1])
     return kept[0] + 1, kept[1]
 
 
-def _tail(path: Path) -> bytes:
-    """Return the last line of a file; empty: there is none."""
+def _tail(path: Path) -> list[bytes]:
+    """Return the last lines of a file, of which the first may be cut; empty: there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
-            lines = file.read().splitlines()
+            return file.read().splitlines()
     except FileNotFoundError:
-        return b""
-    return lines[-1] if lines else b""
+        return []
 
 
 def _read_last(log: Path) -> tuple[int, str] | None:

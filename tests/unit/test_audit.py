@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,13 +93,29 @@ def test_the_check_notices(tmp_path: Path, edit, says: str) -> None:  # type: ig
     assert audit.check(tmp_path).problems, "a new line must not hide it"
 
 
-def test_a_process_killed_behind_its_line_breaks_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", [1, 2, 5])
+def test_processes_killed_behind_their_lines_break_nothing(tmp_path: Path, killed: int) -> None:
     audit.record("change", "one", folder=tmp_path)
-    kept = (tmp_path / "audit" / "last").read_text()
-    audit.record("change", "two", folder=tmp_path)
-    (tmp_path / "audit" / "last").write_text(kept)
+    last = tmp_path / "audit" / "last"
+    kept = last.read_text()
+    for number in range(killed):  # one after the other, none of which comes to write `last`
+        audit.record("change", f"more {number}", folder=tmp_path)
+        last.write_text(kept)
+        assert audit.check(tmp_path).problems == ()
+    audit.record("change", "the end", folder=tmp_path)
     assert audit.check(tmp_path).problems == ()
-    audit.record("change", "three", folder=tmp_path)
+    assert [one.n for one in audit.entries(tmp_path)] == list(range(1, killed + 3))
+
+
+def test_a_line_written_during_a_check_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit.record("change", "one", folder=tmp_path)
+    lines = audit._lines
+
+    def read_and_written_to(log: Path) -> Iterator[bytes]:
+        yield from lines(log)
+        audit.record("change", "two", folder=tmp_path)
+
+    monkeypatch.setattr(audit, "_lines", read_and_written_to)
     assert audit.check(tmp_path).problems == ()
 
 
