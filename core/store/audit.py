@@ -267,7 +267,7 @@ def _place(log: Path) -> tuple[int, str]:
     kept = _read_last(log)
     if found is None:
         return (1, _START) if kept is None else (kept[0] + 1, kept[1])
-    # writers were killed between their line and `last`: the lines count. Else some are gone; the check says so
+    # killed writers left `last` behind: the lines count. Else some are gone, and the check shall say so
     if kept is None or kept[1] in {found.more["previous"], *map(_hash, tail)}:
         return found.n + 1, _hash(tail[-1])
     return kept[0] + 1, kept[1]
