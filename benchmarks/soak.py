@@ -49,6 +49,7 @@ PASSING = ("processes", "temporary folders")  # of a job
 ALONE_S = 60.0  # of a single visitor, before
 TELL_S = 300.0  # between two lines of progress
 SETTLE_S = 60.0  # for what ends after the last visitor has gone
+EXPLAINED = 60  # lines of the log from an error on: a traceback of Streamlit shows the source of each call
 
 
 def sample(server: psutil.Process, home: Path) -> dict[str, float]:
@@ -161,23 +162,30 @@ async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load,
         found.samples.append(await asyncio.to_thread(sample, server, home))
         found.seconds = time.monotonic() - began
         if found.seconds >= told_s + TELL_S:
-            print(_progress(found, found.loaded.took[pages:]), file=sys.stderr, flush=True)
+            wrong = len(found.loaded.failed) + len(errors(home))
+            print(_progress(found, found.loaded.took[pages:], wrong), file=sys.stderr, flush=True)
             told_s, pages = found.seconds, len(found.loaded.took)
         await asyncio.sleep(every_s)
 
 
-def _progress(found: Outcome, took: Sequence[float]) -> str:
-    """Describe the last minutes in a line; `took`: seconds of their pages."""
+def _progress(found: Outcome, took: Sequence[float], wrong: int) -> str:
+    """Describe the last minutes in a line; `took`: seconds of their pages, `wrong`: errors so far."""
     last, seen = found.samples[-1], found.loaded
     held = ", ".join(f"{name} {value:,.0f}" for name, value in last.items())
     pages = f"{len(took)} pages, p95 {p95(took):.2f} s" if took else "no page"
-    return f"{found.seconds / 60:.0f} min: {pages}; {held}; {seen.jobs} jobs, {len(seen.failed)} errors"
+    return f"{found.seconds / 60:.0f} min: {pages}; {held}; {seen.jobs} jobs, {wrong} errors"
 
 
 def errors(home: Path) -> list[str]:
-    """Return the lines of the server's log that tell an error."""
+    """Return the errors that the server's log tells, each with the lines that explain it."""
     lines = (home / LOG).read_text(errors="replace").splitlines()
-    return [line for line in lines if "Traceback" in line or "ERROR" in line or "Exception" in line]
+    found: list[str] = []
+    explained = 0  # lines up to here belong to the last error
+    for at, line in enumerate(lines):
+        if at >= explained and any(word in line for word in ("Traceback", "ERROR", "Exception")):
+            explained = at + EXPLAINED
+            found.append("\n".join(lines[at:explained]))
+    return found
 
 
 def report(found: Outcome, log: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from core.store import Store
-from dashboard import presenting
+from dashboard import messages, presenting
 from dashboard.pages import PAGES
 from tests.e2e.conftest import ARGUMENTS, HOW_TO_GET_IT, PATIENCE_MS, _executable
 
@@ -48,7 +48,9 @@ class Seen:
     """What all visitors have seen and done."""
 
     took: list[float] = field(default_factory=list)  # seconds of each page without a browser
-    failed: list[str] = field(default_factory=list)  # exceptions that pages showed, and what did not happen
+    failed: list[str] = field(
+        default_factory=list
+    )  # unexpected errors that pages showed, and what did not happen
     jobs: int = 0  # that ended with a result, which was deleted
     followed: int = 0  # pages that a follower has shown after its presenter
     uploads: int = 0  # models that came to the library and were deleted
@@ -62,7 +64,7 @@ class Visit:
     socket: ClientConnection
     widgets: list[str] = field(default_factory=list)  # ids of buttons and of fields for numbers
     codes: list[str] = field(default_factory=list)  # texts to copy
-    failed: list[str] = field(default_factory=list)  # exceptions that pages showed
+    failed: list[str] = field(default_factory=list)  # unexpected errors that pages showed
 
     async def draw(self, page: str, pressed: str = "", set_to: Mapping[str, int] | None = None) -> float:
         """Ask for a page, set numbers and press a button first; return the seconds until it is drawn.
@@ -116,8 +118,8 @@ class Visit:
                     self.widgets.append(element.number_input.id)
                 case "code":
                     self.codes.append(element.code.code_text)
-                case "exception":
-                    self.failed.append(element.exception.message)
+                case "alert" if element.alert.title == messages.UNEXPECTED:
+                    self.failed.append(element.alert.body)
         finished = kind == "script_finished"
         return finished and message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
 

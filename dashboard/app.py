@@ -10,6 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
+from core.wire.errors import MissingError, PrivateError  # noqa: E402
 from dashboard import form_state, format, messages, presenting, state  # noqa: E402
 from dashboard.demo import first_view  # noqa: E402
 from dashboard.pages import PAGES, page_name  # noqa: E402
@@ -20,6 +21,7 @@ _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
 _STYLE = Path(__file__).with_name("style.css")
 _SIDEBAR_PX = 216
+_DRAWN_ANEW = "app.drawn_anew"  # session key: this run of the page is the second try
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide", initial_sidebar_state=_SIDEBAR_PX)
 st.logo(_NAME, size="large", icon_image=_ICON)
 st.html(_STYLE)
@@ -57,7 +59,14 @@ with st.sidebar:
     accessibility.apply_fixes()
 messages.show_notice()
 messages.warn_not_stored(state.not_stored())
-page.run()
+try:
+    page.run()
+except (MissingError, PrivateError):  # another visitor deleted or hid what this run has just found
+    if st.session_state.pop(_DRAWN_ANEW, False):
+        raise
+    st.session_state[_DRAWN_ANEW] = True
+    st.rerun()
+st.session_state.pop(_DRAWN_ANEW, None)
 if not state.is_following():
     form_state.keep()
 presenting.tell(page.url_path)

@@ -17,6 +17,7 @@ from dashboard.format import plain
 NOTICE = "notice"  # a line to show once after the next rerun
 ERROR = "error"  # an error of a callback, to show in the page
 
+UNEXPECTED = "ORTune failed unexpectedly"
 TITLES: Mapping[str, str] = {
     "SpecError": "These settings cannot be used",
     "ModelError": "The model cannot be used",
@@ -51,7 +52,7 @@ def report_unexpected(error: Exception) -> bool:
         st.error(
             f"{plain(type(error).__name__)}: {plain(' '.join(str(error).split())[:300])}\n\n"
             "**What to do:** reload the page. If it comes back, report it with the log of the server.",
-            title="ORTune failed unexpectedly",
+            title=UNEXPECTED,
             icon=":material/bug_report:",
         )
     return True

@@ -34,6 +34,7 @@ from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.wire.variables import ALLOW_LIBRARIES
 from core.worker.session.ort_errors import provider_error
 from dashboard import demo, fields, format, state
+from dashboard.shown_result import TUNE
 from tests import builders, other_runtimes, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
@@ -114,6 +115,30 @@ def test_a_recorded_result_stands_beside_the_steps_with_its_origin(open_page: Op
     assert shown["settings"] in drawn.proto.spec
     at = open_page(model=mlp, trial=put_compared(mlp).trial.id)
     assert "first.example" not in keys(at)
+
+
+@pytest.mark.parametrize("deletions", [1, 2])
+def test_a_result_deleted_while_its_page_is_drawn_costs_one_more_run(
+    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch, deletions: int
+) -> None:
+    kept = put_complete(mlp)
+    measured = state.measured
+    left = [put_complete(mlp, created_at=2_000_000_000.0 + number).id for number in range(deletions)]
+
+    def measured_and_deleted(record: ModelRecord, *, limit: int = 100) -> list[Any]:
+        found = measured(record, limit=limit)
+        if found and found[0].id in left:  # another visitor is quicker than this run
+            state.store().delete_trials([found[0].id])
+        return found
+
+    monkeypatch.setattr(state, "measured", measured_and_deleted)
+    if deletions > 1:
+        with pytest.raises(AssertionError, match="encountered an error"):
+            open_page(model=mlp)
+        return
+    at = open_page(model=mlp)
+    assert at.session_state[TUNE.key] == kept.id
+    assert not at.error
 
 
 def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Open) -> None:

@@ -86,8 +86,9 @@ def _load(trial: Trial) -> None:
 def _newest(record: ModelRecord) -> Trial | None:
     """Return the newest measurement of a newly chosen model."""
     found = state.measured(record, limit=1)
-    TUNE.show(found[0].id if found else None)
-    return state.store().trial(found[0].id) if found else None
+    trial = state.store().trial(found[0].id) if found else None
+    TUNE.show(None if trial is None else trial.id)
+    return trial
 
 
 # --- running ----------------------------------------------------------------------------------------------
