@@ -73,7 +73,6 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
         ),
     )
     tick(page, 0)
-    page.wait_for_url(lambda url: "trial" not in named(url), wait_until="commit")
     finished(page)
     page.locator(".st-key-history-filters button").click()
     stars = page.locator(".st-key-history-starred label").first
