@@ -48,9 +48,7 @@ class Seen:
     """What all visitors have seen and done."""
 
     took: list[float] = field(default_factory=list)  # seconds of each page without a browser
-    failed: list[str] = field(
-        default_factory=list
-    )  # unexpected errors that pages showed, and what did not happen
+    failed: list[str] = field(default_factory=list)  # unexpected errors of pages, and what did not happen
     jobs: int = 0  # that ended with a result, which was deleted
     followed: int = 0  # pages that a follower has shown after its presenter
     uploads: int = 0  # models that came to the library and were deleted
