@@ -132,6 +132,7 @@ def serve(
     from starlette.requests import Request
     from starlette.responses import RedirectResponse, Response
     from starlette.routing import Route
+    from streamlit import config
 
     from core.store import audit
     from dashboard import messages, state
@@ -169,7 +170,9 @@ def serve(
         on_script_error=messages.report_unexpected,
     )
     options = {"server.port": port, "server.address": address, "server.baseUrlPath": base}
-    app.run(config={**options, "logger.hideWelcomeMessage": True})
+    for name, value in options.items():
+        config.set_option(name, value)  # else it takes them for a change and asks for a restart
+    app.run(config=options)
     ending.finish()
 
 

@@ -84,7 +84,7 @@ def present_actor() -> Actor | None:
     return None if one.id == people.LOCAL.id else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
-@st.cache_data(ttl=SETTLE_EVERY_S, show_spinner=False)
+@st.cache_resource(ttl=SETTLE_EVERY_S, show_spinner=False)
 def clean_up() -> None:
     """Mark running records whose process is gone as interrupted; every few seconds."""
     settled(_store())

@@ -100,10 +100,11 @@ def unpack() -> Path:
     try:
         with tarfile.open(RECORDED) as archive:
             archive.extractall(home, filter="data")
-        home.chmod(0o700)  # the archive brings a mode of its own
         store = Store(home / STORE_NAME)
         _find_scores_again(store)
         _find_models_again(store, home)
+        for one in home.rglob("*"):
+            one.chmod(0o700 if one.is_dir() else 0o600)
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         remove(home)
         raise StoreError(

@@ -58,6 +58,8 @@ class SignalHandling:
 
     def _while_serving(self, number: int, frame: FrameType | None) -> None:
         self._number = self._number or number
+        if self._asked.is_set():  # the second does not wait; uvicorn would log a traceback
+            logging.getLogger("uvicorn.error").disabled = True
         self._asked.set()
         self._servers_own[number](number, frame)
 
@@ -69,7 +71,6 @@ class SignalHandling:
             self._closed.set()
             pause = threading.Event()
             pause.wait(PATIENCE_S)
-            logging.getLogger("uvicorn.error").disabled = True  # it would log a traceback
-            self._servers_own[signal.SIGINT](signal.SIGINT, None)  # a second Ctrl-C: do not wait
+            self._while_serving(signal.SIGINT, None)  # as a second Ctrl-C
             pause.wait(LAST_S)
             os._exit(128 + self._number)

@@ -18,6 +18,7 @@ from core.run.sweep import of_trial
 from core.spec import spec_from_dict
 from core.spec.axes import axes_of_study
 from core.store import STORE_NAME, Store
+from core.store.permissions import close_home
 from core.store.recorded import MARK_FILE, recording
 from core.wire.errors import SpecError, StoreError
 from dashboard import demo
@@ -124,6 +125,12 @@ def test_a_variant_that_was_recorded_is_found_where_it_was_unpacked(
         assert record.path == record.info["path"] == str(home / file)
     finally:
         demo.remove(home)
+
+
+def test_it_is_closed_to_other_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTUNE_HOME", str(store.folder))
+    assert close_home() == ""
+    assert not [one for one in store.folder.rglob("*") if one.stat().st_mode & 0o077]
 
 
 def test_it_says_when_and_where_it_was_recorded(store: Store) -> None:
