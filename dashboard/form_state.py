@@ -8,7 +8,9 @@ is never written again. When the disk is full, a reload loses the values; the se
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import re
 import secrets
@@ -28,7 +30,7 @@ from dashboard.widgets import dataset, protocol
 
 PARAM = "form"
 MOST = 2000  # files; the oldest go first
-SPARE = 100  # files above that before any is removed
+EVERY = 100  # writes of this process between removals of the oldest: listing the files takes milliseconds
 
 # session keys, none of them saved
 _READ = "draft.read"  # the address has been read
@@ -212,6 +214,9 @@ def _as_text(values: Mapping[str, Any]) -> str:
 # --- files --------------------------------------------------------------------------------------------------
 
 
+_writes = itertools.count()  # of this process
+
+
 def _folder() -> Path:
     return home() / "forms"
 
@@ -237,15 +242,14 @@ def _write(name: str, text: str) -> bool:
         made_private(folder)
         with written_whole(folder / f"{name}.json") as part:
             part.write_text(text, encoding="utf-8")
-        _remove_oldest(folder)
     except OSError:
         return False
+    if next(_writes) % EVERY == 0:
+        _remove_oldest(folder)
     return True
 
 
 def _remove_oldest(folder: Path) -> None:
-    found = list(folder.glob("*.json"))
-    if len(found) <= MOST + SPARE:
-        return
-    for path in sorted(found, key=lambda one: one.stat().st_mtime)[:-MOST]:
-        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another server removes some, too
+        for path in sorted(folder.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-MOST]:
+            path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -156,15 +157,21 @@ def test_a_disk_that_takes_nothing_costs_the_reload_and_not_the_session(
     assert form_state.PARAM not in at.query_params
 
 
-def test_the_oldest_forms_go_first(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_the_oldest_forms_go_first_with_the_first_write_and_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
     monkeypatch.setattr(form_state, "MOST", 3)
-    monkeypatch.setattr(form_state, "SPARE", 0)
+    monkeypatch.setattr(form_state, "EVERY", 4)
+    monkeypatch.setattr(form_state, "_writes", itertools.count())
     names = [secrets.token_hex(8) for _ in range(5)]
     for number, name in enumerate(names):
         assert form_state._write(name, "{}")
+        assert len(forms(home)) == (number + 1 if number < 4 else 3)
         os.utime(home / "forms" / f"{name}.json", (number, number))  # the clock of files may stand still
-    assert len(forms(home)) == 3
-    assert names[-1] in {path.stem for path in forms(home)}
+    assert {path.stem for path in forms(home)} == set(names[2:])
+    monkeypatch.setattr(form_state, "_writes", itertools.count())
+    assert form_state._write(names[0], "{}")
+    assert {path.stem for path in forms(home)} == {names[0], *names[3:]}
 
 
 # --- a link
