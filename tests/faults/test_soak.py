@@ -41,6 +41,17 @@ def test_growth_is_found_and_noise_is_not() -> None:
     assert soak.growth(flat[:19]) is None
 
 
+def test_slower_pages_are_found_and_noise_is_not() -> None:
+    pages = [0.1 + at % 10 / 100 + at * 7 % 11 / 1000 for at in range(200)]
+    share, low, high = soak.slower(pages, pages[10:]) or (1.0, 1.0, 1.0)
+    assert share == pytest.approx(0, abs=0.01)
+    assert low < 0 < high
+    share, low, _ = soak.slower(pages, [1.1 * took for took in pages]) or (0.0, 0.0, 0.0)
+    assert share == pytest.approx(0.1)
+    assert low > soak.MOST_GROWTH
+    assert soak.slower(pages, pages[:29]) is None
+
+
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files of this test; its path is short, because Chromium has sockets there."""
