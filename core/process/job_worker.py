@@ -162,7 +162,7 @@ NETWORK_VARIABLES: Mapping[str, Sequence[str]] = {
     wire.INSTALL: (*_NETWORK, "PIP_*", "UV_*", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 }
 EXTRA_NAMES_VARIABLE = variables.WORKER_ENV  # further names with commas between them
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
 
 
 def is_inherited(name: str, *, also: Collection[str] = ()) -> bool:

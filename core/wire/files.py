@@ -153,7 +153,7 @@ def home() -> Path:
 
 
 def keys_folder() -> Path:
-    """Return the folder of private keys in ORTune's data folder; no page and no worker may read in it."""
+    """Return the folder of private keys in ORTune's data folder; workers may not read in it."""
     return home() / "keys"
 
 
