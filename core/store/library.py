@@ -298,14 +298,13 @@ def import_file(
     """
     info = inspect_cached(store, path, run=run)
     known = _known(store, info)
-    if known is not None and Path(known.path).is_file():
-        if not (note or details) or store.is_of_another(known.content_sha256):
-            return known
     if known is not None:
+        unchanged = not (note or details) or store.is_of_another(known.content_sha256)
+        if unchanged and Path(known.path).is_file():
+            return known
         store.refuse_others([known.content_sha256], "replaced")
-    record = _record(store, info, path.absolute(), known, name, source)
-    if note or details:
-        record = replace(record, source=source, note=note, details=dict(details or {}))
+    given = {"name": name, "source": source, "note": note, "details": dict(details or {})}
+    record = _record(store, info, path.absolute(), known, given)
     store.put_model(record)
     _imported(store, record)
     return record
@@ -344,7 +343,7 @@ def import_files(
         _collect(named, staging, move=move)
         info = _inspect(staging / onnx, run)
         _refuse_unreferenced(named, onnx, info)
-        return _add_folder(store, staging, onnx, info, name=name, source=source, details={}, run=run)
+        return _add_folder(store, staging, onnx, info, {"name": name, "source": source}, run)
 
 
 def import_folder(
@@ -376,7 +375,8 @@ def import_folder(
         PrivateError: the model is private to another person.
     """
     info = _inspect(folder / model, run)
-    return _add_folder(store, folder, model, info, name=name, source=source, details=details, run=run)
+    given = {"name": name, "source": source, "details": dict(details)}
+    return _add_folder(store, folder, model, info, given, run)
 
 
 @contextlib.contextmanager
@@ -406,10 +406,7 @@ def _add_folder(
     staging: Path,
     model: str,
     info: wire.ModelInfo,
-    *,
-    name: str,
-    source: str,
-    details: Mapping[str, Any],
+    given: Mapping[str, Any],
     run: Run,
 ) -> tuple[ModelRecord, bool]:
     """Move the files in `staging` to their final folder, unless the library has this content already."""
@@ -421,9 +418,7 @@ def _add_folder(
     path = _settle(staging, store.folder / "models" / info["content_sha256"]) / model
     info["path"] = str(path)
     _cache(store, path, _stamps(path, _locations(info)), info)
-    record = _record(store, info, path, known, name, source)
-    if details:
-        record = replace(record, details=dict(details))
+    record = _record(store, info, path, known, given)
     store.put_model(record)
     _imported(store, record)
     return record, True
@@ -566,19 +561,28 @@ def _settle(staging: Path, target: Path) -> Path:
 
 
 def _record(
-    store: Store, info: wire.ModelInfo, path: Path, known: ModelRecord | None, name: str, source: str
+    store: Store, info: wire.ModelInfo, path: Path, known: ModelRecord | None, given: Mapping[str, Any]
 ) -> ModelRecord:
-    """Return the record of a new model, or that of a `known` one whose files are at `path` now."""
+    """Return the record of a new model, or that of a `known` one whose files are at `path` now.
+
+    Args:
+        store: holds the library.
+        info: from its inspection.
+        path: of its file.
+        known: the library's record of this content.
+        given: name, source, note and details; a known model keeps its own, unless note or details are given.
+    """
     if known is not None:
+        if given.get("note") or given.get("details"):
+            known = replace(known, **{**given, "name": known.name})
         return replace(known, sha256=info["sha256"], path=str(path), info=info)
     return ModelRecord(
         content_sha256=info["content_sha256"],
         sha256=info["sha256"],
-        name=_free_name(store, name.strip() or path.stem),
         path=str(path),
-        source=source,
         info=info,
         created_at=time.time(),
+        **{**given, "name": _free_name(store, given["name"].strip() or path.stem)},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from core.api.upgrading import stored_upgrades
 from core.run import job_types, upgrade
 from core.run.job import Job
 from core.store import Actor, ModelRecord
-from core.wire.errors import SpecError
-from dashboard import form_state, presenting, state
+from core.wire.errors import PrivateError, SpecError
+from dashboard import folders, form_state, presenting, state
 from dashboard.pages import PAGES
+from dashboard.server import people
 from dashboard.views.tune import live_estimate
 from dashboard.widgets import machine_line
 from tests import fleet_runs, tiny_models
@@ -136,6 +138,40 @@ def test_a_link_to_a_form_with_it_restores_nothing(open_page: Open, log_in: Log,
     at = open_page("tune", form="0123456789abcdef")
     assert told(at, secret) == set()
     assert at.session_state["model"] != with_it["model"]
+
+
+def test_no_path_leads_another_person_to_its_files(
+    open_page: Open, log_in: Log, secret: Private, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "has_login", lambda: True)
+    monkeypatch.setenv("ORTUNE_MODELS", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "link.onnx").symlink_to(secret.model.path)
+    (copy := tmp_path / "shared" / "copy.onnx").write_bytes(Path(secret.model.path).read_bytes())
+    before, folder = state.store().model(secret.content), Path(secret.model.path).parent
+    spec = sample_results.spec_for(secret.model)
+    feeds = spec.workload.model_copy(update={"feeds": str(folder)})
+    specs = [spec, sample_results.spec_for(state.store().models()[0]).model_copy(update={"workload": feeds})]
+    paths = [secret.model.path, str(folder), str(tmp_path / "shared" / "link.onnx")]
+    for one in paths:
+        assert folders.allowed_path(one, state.store(), folder=True)
+    log_in(BEN)
+    for one in [*paths, str(folder.parent)]:
+        with pytest.raises(PrivateError):
+            folders.allowed_path(one, state.store(), folder=True)
+    for asked in specs:
+        for one in (BEN, None):  # a job names the person; a page has its own
+            with pytest.raises(PrivateError, match="private"):
+                state.admit(asked, one)
+    for one in [secret.model.path, str(copy)]:
+        at = open_page("models")
+        at.text_input(key="models.path").set_value(one).run()
+        at.button(key="models.path_add").click().run()
+        assert "private to another person" in at.error[0].value
+        assert ANNA.id not in at.error[0].value
+    log_in(ANNA)
+    assert state.store().model(secret.content) == before
+    assert state.store().visibility([secret.content])[secret.content].private
 
 
 # --- the queue ----------------------------------------------------------------------------------------------
