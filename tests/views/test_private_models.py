@@ -21,12 +21,13 @@ from core.store import Actor, ModelRecord
 from core.wire.errors import PrivateError, SpecError
 from dashboard import folders, form_state, presenting, state
 from dashboard.pages import PAGES
-from dashboard.server import people
+from dashboard.server import live, people
 from dashboard.views.tune import live_estimate
 from dashboard.widgets import machine_line
 from tests import fleet_runs, tiny_models
+from tests.reading import tells
 from tests.views import sample_results, test_live_estimate, test_people
-from tests.views.page import Add, Open
+from tests.views.page import Add, Open, texts
 from tests.views.test_machine_upgrades import record as upgrade_record
 from tests.views.test_people import ADMIN, ANNA, BEN, Log
 
@@ -230,6 +231,34 @@ def test_a_job_that_becomes_private_while_it_waits_is_hidden_from_then_on(
         log_in(BEN)
         assert state.scheduler().status(job) is None
         assert mlp.name not in str(machine_line._event("", Actor(BEN.id, sees_all=False)))
+        state._scheduler().cancel(job)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_becomes_private_while_it_is_watched_is_told_to_others_no_more(
+    open_page: Open, log_in: Log, mlp: ModelRecord, elsewhere: bool
+) -> None:
+    log_in(ANNA)
+    with state.queue().turn("a test", "holds the machine"):
+        if elsewhere:  # another process measures it
+            job = test_people.put(mlp).id
+            state.store().update_trial(job, state="RUNNING")
+        else:
+            job = state.scheduler().submit(job_types.tune(sample_results.spec_for(mlp), model_name=mlp.name))
+
+        def told() -> list[bool]:
+            stream = live.STREAMS.find(job)
+            assert stream is not None
+            return [stream.for_reader(b"{}", one) == b"{}" for one in (ANNA, BEN, ADMIN, people.LOCAL)]
+
+        log_in(BEN)
+        open_page("tune", trial=job)
+        assert told() == [True] * 4
+        log_in(ANNA)
+        state.store().share([job], private=True)
+        assert told() == [True, False, True, True]
+        log_in(BEN)
+        assert tells(texts(open_page("tune", trial=job)), "private", ANNA.id)
         state._scheduler().cancel(job)
 
 

@@ -200,7 +200,7 @@ def watch() -> None:
 def _live(status: Status) -> None:
     event = partial(job_box.event, status.id, "this export", status.what)
     with st.container(border=True, key="export.live"):
-        live_view.watch(status.id, event, key="export.watch")
+        live_view.watch(status.id, event, of=[status.id], key="export.watch")
         job_box.cancel(
             status.id,
             key="export.cancel",
