@@ -72,15 +72,23 @@ def _store() -> Store:
 
 def store() -> Store:
     """Return the store in ORTune's home folder, as the person of this session may use it."""
-    found = _store()
-    if (actor := present_actor()) is not None:
-        found = found.for_person(actor.person, sees_all=actor.sees_all)
+    found = store_of(people.person())
     return found if _is_unguarded() else guarded.store(found, _check_person)
+
+
+def store_of(one: people.Person) -> Store:
+    """Return the store as a person reads it; in any thread."""
+    actor = actor_of(one)
+    return _store() if actor is None else _store().for_person(actor.person, sees_all=actor.sees_all)
 
 
 def present_actor() -> Actor | None:
     """Return who reads and writes in this session; None: there is no login, so nobody is told apart."""
-    one = people.person()
+    return actor_of(people.person())
+
+
+def actor_of(one: people.Person) -> Actor | None:
+    """Return a person as the store knows it; None: there is no login."""
     return None if one.id == people.LOCAL.id else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
@@ -376,7 +384,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     """
     record = find_model(spec.model, foreign=foreign)
     if foreign:
-        folders.check_spec(spec)
+        folders.check_spec(spec, store())
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
     st.session_state[LOADED] = True
@@ -396,12 +404,15 @@ def admit(spec: TrialSpec, one: people.Person | None = None) -> None:
     Raises:
         SpecError: a setting that this server does not accept from the browser, or from this person.
         ModelError: a model that is not in the library, or inputs or a dataset outside of the allowed folders.
+        PrivateError: a file of a model that is private to another person.
     """
-    folders.check_role(spec, one or people.person())
-    folders.check_spec(spec)
+    one = one or people.person()
+    folders.check_role(spec, one)
+    seen = store_of(one)
+    folders.check_spec(spec, seen)
     path = spec.model.path
-    if not any(store().model(ref) for ref in (path, str(ROOT / path))):
-        allowed_path(path)
+    if not any(seen.model(ref) for ref in (path, str(ROOT / path))):
+        allowed_path(path, seen)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
@@ -413,7 +424,7 @@ def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
     if ref.sha256 and (record := store().model(ref.sha256)):
         return record
     if foreign and store().model(ref.path) is None:
-        allowed_path(ref.path)
+        allowed_path(ref.path, store())
     record = resolve_model(store(), ref.path)
     if ref.sha256 and ref.sha256 not in (record.sha256, record.content_sha256):
         raise ModelError(

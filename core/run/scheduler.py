@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -251,13 +251,24 @@ class Scheduler:
             entry = self._job(job_id)
             return None if entry is None else entry.person
 
-    def is_hidden(self, job_id: str, actor: Actor) -> bool:
-        """Whether a person may not know of a job, because it or its result is private to another."""
-        with self._changed:
-            entry = self._job(job_id)
-        if entry is None or actor.sees_all or entry.person == actor.person:
+    def is_hidden(self, ids: Iterable[str], actor: Actor) -> bool:
+        """Whether a person may not know of a job, because it, its result or a model is private to another.
+
+        Args:
+            ids: of jobs; also of results and models.
+            actor: the person.
+        """
+        if actor.sees_all:
             return False
-        return entry.private or bool(self.store.for_person(actor.person, sees_all=False).hidden(entry.ids))
+        with self._changed:
+            jobs = {one: self._job(one) for one in ids}
+        refs = [one for one, entry in jobs.items() if entry is None]
+        for entry in jobs.values():
+            if entry is not None and entry.person != actor.person:
+                if entry.private:
+                    return True
+                refs += [*entry.ids, *entry.job.models]
+        return bool(refs and self.store.for_person(actor.person, sees_all=False).hidden(refs))
 
     def line(self, actor: Actor) -> list[Entry]:
         """Return the machine's queue for a person, who reads own private jobs of this process in full."""

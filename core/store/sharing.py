@@ -98,6 +98,18 @@ def hidden(db: Connection, refs: Iterable[str], person: str) -> set[str]:
     return {row["value"] for row in found}
 
 
+def refuse_hidden(db: Connection, refs: Iterable[str], actor: Actor) -> None:
+    """Refuse to add a model that another person made private; the words do not say who.
+
+    Raises:
+        PrivateError: one of `refs` is private to another person, and `actor` does not see all.
+    """
+    if not actor.sees_all and hidden(db, refs, actor.person):
+        raise PrivateError(
+            "This model is private to another person of this server.", hint="Ask an admin to share it."
+        )
+
+
 def private_model_names(db: Connection) -> set[str]:
     """Return the names of all private models."""
     found = db.execute(

@@ -412,6 +412,23 @@ class Store:
         with self._reading() as db:
             sharing.refuse_others(db, ids, self.actor, what)
 
+    def refuse_hidden(self, refs: Iterable[str]) -> None:
+        """Refuse to add a model that is private to another person.
+
+        Args:
+            refs: its content hash, and paths.
+
+        Raises:
+            PrivateError: it is, and this store's person does not see all.
+        """
+        with self._reading() as db:
+            sharing.refuse_hidden(db, refs, self.actor)
+
+    def is_of_another(self, content_sha256: str) -> bool:
+        """Whether another person added this model; one without a person belongs to who sees all."""
+        person = self.visibility([content_sha256]).get(content_sha256, Visibility()).person
+        return person != self.actor.person and not (self.actor.sees_all and not person)
+
     def private_model_names(self) -> set[str]:
         """Return the names of all private models, whoever reads: to keep them out of texts for others."""
         with self._database.reading() as db:
@@ -863,23 +880,30 @@ class Store:
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
-        """Store a model, or replace the record of the same content.
+        """Store a model, or replace the record of the same content, whose person and privacy stay.
 
-        A private model becomes shared when a second person adds it.
+        The record of another person stays as it is, unless this store's person sees all.
+
+        Raises:
+            PrivateError: it is private to another person, or overwrites a model that is.
         """
+        content = record.content_sha256
         variant = record.details.get("variant") or {}
         originals = [variant.get(name) or "" for name in ("root", "parent")]
         with self._database.writing() as db:
-            known = sharing.found(db, [record.content_sha256]).get(record.content_sha256)
+            sharing.refuse_hidden(db, [content, record.path], self.actor)
+            known = sharing.found(db, [content]).get(content)
+            there = db.execute("SELECT 1 FROM models WHERE content_sha256 = ?", (content,)).fetchone()
+            own = (known or Visibility()).person == self.actor.person
+            if there and not own and not self.actor.sees_all:
+                return
             # the model has overwritten any earlier one at this path
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
             insert(db, MODELS.name, MODELS.columns(rows.fields_of(record)), replace=True)
             if known is not None:
-                other = known.person != self.actor.person and not self.actor.sees_all
-                private = known.private and not other
-                sharing.replace(db, record.content_sha256, Visibility(person=known.person, private=private))
+                sharing.replace(db, content, known)
             else:
-                self._record(db, [record.content_sha256], *originals)
+                self._record(db, [content], *originals)
 
     # Damaged rows of models are skipped: their files are inspected again.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +32,14 @@ class PersonalScheduler:
         return [one for status in self._scheduler.active() if (one := self._seen(status)) is not None]
 
     def _seen(self, status: Status | None) -> Status | None:
-        if status is None or not self._scheduler.is_hidden(status.id, self._actor):
+        if status is None or not self.is_hidden([status.id]):
             return status
         # the live preview is one job for all, and each page finds its own estimate in it
         return replace(status, what="live preview", error=None) if status.kind == LIVE else None
+
+    def is_hidden(self, ids: Iterable[str]) -> bool:
+        """Whether this person may not know of one of these jobs, results or models."""
+        return self._scheduler.is_hidden(ids, self._actor)
 
     def line(self) -> list[Entry]:
         """Return the machine's queue as this person may read it; see `Scheduler.line`."""

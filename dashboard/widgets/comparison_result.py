@@ -55,7 +55,7 @@ def watch(comparison: Comparison, build: playback.Build, *, key: str, name: str 
     """
     usual, follow = live_view.stream(comparison.id, build, partial(_elsewhere, comparison.id))
     tick_s = live_view.pace(comparison.id, comparison.state)
-    live_view.watch(name or usual, follow, key=key, tick_s=tick_s)
+    live_view.watch(name or usual, follow, of=[comparison.id], key=key, tick_s=tick_s)
 
 
 def events(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> playback.Build:

@@ -15,7 +15,7 @@ from core.evidence.measurement import Trial
 from core.store import Accuracy, ModelRecord, Query, Store, StudyRecord, Visibility, database, sharing
 from core.store.database import KEYS
 from core.store.transfer import Origin
-from core.wire.errors import MissingError, StoreError
+from core.wire.errors import MissingError, PrivateError, StoreError
 
 ANNA, BEN, ADMIN = "anna@example.org", "ben@example.org", "admin@example.org"
 
@@ -191,11 +191,21 @@ def test_models_and_accuracies_are_private_too(anna: Store, ben: Store) -> None:
     assert ben.models() == []
 
 
-def test_a_private_model_that_a_second_person_adds_is_shared(anna: Store, ben: Store) -> None:
-    anna.put_model(model("1", "secret"))
+def test_a_model_that_a_second_person_adds_stays_as_it_is(store: Store, anna: Store, ben: Store) -> None:
+    anna.put_model(model("1", "secret", details={"variant": {"root": "9" * 64}}))
     anna.share(["1" * 64], private=True)
+    (before,) = anna.models()
+    for added in (model("1", "mine"), model("2", "new", path=before.path)):
+        with pytest.raises(PrivateError, match="private to another person") as caught:
+            ben.put_model(added)
+        assert ANNA not in caught.value.message + caught.value.hint
+        assert "admin" in caught.value.hint
+    store.for_person(ADMIN, sees_all=True).put_model(before)
+    assert anna.models() == [before]
+    assert anna.visibility(["1" * 64]) == {"1" * 64: Visibility(person=ANNA, private=True)}
+    anna.share(["1" * 64], private=False)
     ben.put_model(model("1", "mine"))
-    assert [one.name for one in anna.models()] == [one.name for one in ben.models()] == ["mine"]
+    assert ben.models() == [before]
     assert ben.visibility(["1" * 64]) == {"1" * 64: Visibility(person=ANNA)}
 
 

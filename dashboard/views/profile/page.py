@@ -346,7 +346,7 @@ def _live(shown: Trial | None, done: Trial | None) -> None:
             partial(_elsewhere, shown.id),
         )
         tick_s = live_view.pace(shown.id, shown.state)
-        live_view.watch(name, follow, key="profile.watch", tick_s=tick_s)
+        live_view.watch(name, follow, of=[shown.id], key="profile.watch", tick_s=tick_s)
         with st.container(horizontal=True, vertical_alignment="center"):
             job_box.cancel(shown.id, key="profile.cancel", help=job_box.NOTHING_KEPT)
             if done is not None:

@@ -96,6 +96,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
     """
     if not st.session_state.get(ON) or state.closed():
         return
+    model = [record.content_sha256]
     with st.container(border=True, key="glimpse"):
         if spec is None:
             st.caption(":material/bolt: Live waits for valid settings.")
@@ -103,7 +104,8 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
         if (known := _known(record, spec)) is not None:
             _draw_known(known)
             before = partial(_trail, _visitor(), spec.key(), spec.model.sha256)
-            live_view.watch(f"trail-{_visitor()}-{spec.key()}", before, key="glimpse.trail", rerun=False)
+            name = f"trail-{_visitor()}-{spec.key()}"
+            live_view.watch(name, before, of=model, key="glimpse.trail", rerun=False)
             return
         if not busy:
             try:
@@ -121,9 +123,9 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             actor=state.present_actor(),
         )
         name = f"glimpse-{_visitor()}-{spec.key()}"
-        live_view.watch(name, follow, key="glimpse.watch", rerun=False)
+        live_view.watch(name, follow, of=model, key="glimpse.watch", rerun=False)
     with ratio:
-        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio")
+        live_view.watch(name, follow, of=model, key="glimpse.watch.ratio", part="ratio")
 
 
 def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:

@@ -302,9 +302,9 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     )
     tick_s = live_view.pace(trial.id, trial.state)
     with st.container(key="live"):
-        live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
+        live_view.watch(name, follow, of=[trial.id], key="tune.watch", tick_s=tick_s)
     with ratio:
-        live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
+        live_view.watch(name, follow, of=[trial.id], key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
 def _elsewhere(trial_id: str) -> str | None:
