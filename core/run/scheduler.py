@@ -385,12 +385,13 @@ class Scheduler:
         """Take the machine for the job whose turn it is; None: it is not free."""
         for entry in candidates:
             try:
-                if entry.place is None:
-                    self._enter(entry)
+                with self._changed:  # one that was cancelled meanwhile must not enter again
+                    if entry.place is None and entry in (*self._paused, *self._waiting):
+                        self._enter(entry)
             except StoreError as error:
                 self._drop(entry, error)
                 return None
-        places = {entry.place: entry for entry in candidates if entry.place is not None}
+        places = {place: entry for entry in candidates if (place := entry.place) is not None}
         try:
             taken = self.queue.take(list(places))
         except StoreError as error:
@@ -447,14 +448,14 @@ class Scheduler:
 
     def _leave(self, entry: Queued) -> None:
         """Give up the place of a job in the queue, and record the time that it had the machine."""
-        place, entry.place = entry.place, None
         with self._changed:
+            place, entry.place = entry.place, None
             self._entries = 0.0, []
         if place is None:
             return
-        has_run, seconds = place.ticket.running, time.monotonic() - entry.turn_began
         self.queue.leave(place)
-        if has_run:
+        if place.ticket.running:
+            seconds = time.monotonic() - place.taken
             began = time.time() - seconds
             with contextlib.suppress(StoreError):
                 self.store.add_machine_time(entry.store.actor.person, began=began, seconds=seconds)
@@ -589,7 +590,7 @@ class Scheduler:
 
     def _status(self, entry: Queued, asked: str) -> Status:
         """The status with the place in the machine's queue; called under the lock."""
-        held = entry.place  # read once: the thread of the job gives it up without the lock
+        held = entry.place
         if entry.state != "WAITING" or held is None:
             return entry.status(asked)
         order = self._order()

@@ -23,6 +23,7 @@ from core.store.statements import put
 from core.wire.errors import PrivateError
 
 MACHINE_TIME_KEPT_S = 31 * 86_400.0
+MACHINE_TURNS_KEPT = 10_000  # the newest, however old: a clock that is ahead must not delete a day of them
 
 _IN = "IN (SELECT value FROM json_each(:ids))"
 
@@ -273,9 +274,12 @@ def _of_models(db: Connection, ids: Sequence[str]) -> list[str]:
 
 
 def add_machine_time(db: Connection, person: str, began: float, seconds: float) -> None:
-    """Add the time of one job to its person, and drop what is older than a month."""
+    """Add the time of one job to its person, and drop what is older than a month, except the newest."""
     db.execute("INSERT INTO machine_time VALUES (?, ?, ?)", (person, began, seconds))
-    db.execute("DELETE FROM machine_time WHERE began < ?", (began - MACHINE_TIME_KEPT_S,))
+    db.execute(
+        "DELETE FROM machine_time WHERE began < ? AND rowid <= (SELECT max(rowid) FROM machine_time) - ?",
+        (began - MACHINE_TIME_KEPT_S, MACHINE_TURNS_KEPT),
+    )
 
 
 def machine_time(db: Connection, since: float) -> dict[str, float]:

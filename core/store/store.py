@@ -779,6 +779,11 @@ class Store:
             _interrupt(db, STUDIES, "search", is_alive, hint="Continue the search.")
         return interrupted
 
+    def unfinished(self) -> list[str]:
+        """Return the ids of trials of every kind, comparisons and searches that wait or run."""
+        with self._database.reading() as db:
+            return [row["id"] for table in (TRIALS, COMPARISONS, STUDIES) for row in _unfinished(db, table)]
+
     def hold(self, one: Ended, why: str, file: Path | None = None) -> None:
         """Let all reads of this process return a row that the database could not take, until it is written.
 
@@ -1129,16 +1134,20 @@ def _interrupt(
         "message": f"The {noun} {INTERRUPTED}",
         "hint": hint,
     }
-    unfinished = db.execute(
-        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
-    ).fetchall()
-    readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
-    gone = [row for row in readable if not is_alive(row["process"], row["created_at"])]
+    gone = [row for row in _unfinished(db, table) if not is_alive(row["process"], row["created_at"])]
     for one in gone:
         # the clock may have been set back since: no trial ends before it starts
         at = max(time.time(), *(one[name] for name in _BEGINNINGS if isinstance(one[name], float)), 0.0)
         update(db, table, one["id"], {"state": "FAIL", "error": rows.text(error), "finished_at": at})
     return len(gone)
+
+
+def _unfinished(db: Connection, table: Table[Any]) -> list[Row]:
+    """The rows that wait or run, without those whose id or process cannot be read."""
+    found = db.execute(
+        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
+    )
+    return [row for row in found if rows.is_text(row["id"]) and rows.is_text(row["process"])]
 
 
 def _inspection(row: Row) -> tuple[Stamps, wire.ModelInfo]:

@@ -52,6 +52,7 @@ KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store
 IDLE_S = 60.0  # a sender that is silent for so long has disconnected
 STALE_S = 24 * 3600.0  # a batch that nobody has processed within a day is removed
 CLEAN_EVERY_S = 3600.0
+_CLOCK = time.time() - time.monotonic()  # a clock set forward later does not make a batch older
 PATH = "/api/upload/{batch}/{name:path}"
 
 _BATCH = re.compile(r"[0-9a-f]{32}")
@@ -284,7 +285,7 @@ def routes(base: str = "") -> list[Route]:
 
 def remove_stale(now: float | None = None) -> None:
     """Remove batches that nobody has processed."""
-    now = time.time() if now is None else now
+    now = min(time.time(), _CLOCK + time.monotonic()) if now is None else now
     with contextlib.suppress(OSError):
         for batch in folder().iterdir():
             with contextlib.suppress(OSError):

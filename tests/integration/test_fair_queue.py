@@ -248,6 +248,44 @@ def test_a_paused_job_is_cancelled_at_once(schedulers: Make, monkeypatch: pytest
     assert one.queue.entries() == []
 
 
+def test_a_job_cancelled_while_its_place_is_asked_for_does_not_enter_again(
+    schedulers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, asked = schedulers(), threading.Event()
+    take = one._take
+
+    def cancel_first(candidates: list[Any]) -> Any:
+        one.cancel(job)
+        taken = take(candidates)
+        asked.set()
+        return taken
+
+    with one.queue.turn("another server", "x"):
+        job = one.submit(Log().job("cancelled"), actor=ANNA)
+        monkeypatch.setattr(one, "_take", cancel_first)
+        assert asked.wait(WAIT_S)
+        assert [entry.what for entry in one.queue.entries()] == ["x"]
+
+
+def test_a_job_cancelled_while_it_gets_the_machine_costs_its_person_nothing(
+    schedulers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, log = schedulers(), Log()
+    take = one.queue.take
+
+    def cancel_then(places: list[Any]) -> Any:
+        taken = take(places)
+        with one._changed:  # as `cancel` does before it abandons the job
+            one._waiting.clear()
+        return taken
+
+    monkeypatch.setattr(one.queue, "take", cancel_then)
+    one.submit(log.job("cancelled"), actor=ANNA)
+    wait_until(lambda: one.store.machine_time(0.0), "its place was not left")
+    assert one.store.machine_time(0.0)[ANNA.person] < WAIT_S  # not since the start of the system
+    assert one.queue.entries() == []
+
+
 def test_the_start_is_predicted_where_all_durations_ahead_are_known(schedulers: Make) -> None:
     one, log = schedulers(), Log()
     _, go = held(one)

@@ -281,7 +281,10 @@ def test_a_name_that_is_no_plain_text_hides_and_finds_as_any_other(store: Store)
     assert names(store.for_person("o", sees_all=False)) == []
 
 
-def test_machine_time_is_added_per_person_and_old_times_are_dropped(store: Store) -> None:
+def test_machine_time_is_added_per_person_and_old_times_are_dropped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MACHINE_TURNS_KEPT", 3)
     store.add_machine_time(ANNA, began=0.0, seconds=100.0)
     store.add_machine_time(ANNA, began=40 * 86_400.0, seconds=10.0)
     store.add_machine_time(ANNA, began=40 * 86_400.0 + 20, seconds=5.0)

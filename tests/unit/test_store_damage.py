@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from core.cli import run
-from core.run.job_log import clean_up
+from core.run.job_log import clean_up, this_process
 from core.store import Accuracy, Query, Store, database, lost_by_restore, restore, restoring
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
+from tests.unit.test_searches import study
 from tests.unit.test_store import (
     FORMAT_3,
     OLD_RAW,
@@ -405,16 +406,41 @@ def test_what_is_no_backup_is_refused_and_changes_nothing(
     assert list(store.folder.glob("ortune.db.before-*")) == []
 
 
-def test_nothing_is_restored_while_a_trial_runs(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def _running_trial(store: Store) -> None:
+    store.create_trial(trial(state="RUNNING"), process=this_process())
+
+
+def _screening(store: Store) -> None:
+    store.create_trial(trial(state="WAITING", kind="screen"), process=this_process())
+
+
+def _search(store: Store) -> None:
+    store.put_study(study("aaaaaa000001", state="RUNNING"), process=this_process())
+
+
+@pytest.mark.parametrize("begin", [_running_trial, _screening, _search])
+def test_nothing_is_restored_while_something_runs(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], begin: Callable[[Store], None]
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr("core.run.job_log.is_owner_alive", lambda *_: True)
-    store.create_trial(trial(state="RUNNING"), process="p")
+    begin(store)
     assert run(["restore", str(tmp_path / "kept.db")]) == 2
     assert "`aaaaaa000001`" in capsys.readouterr().err
     with pytest.raises(StoreError, match="itself"):
         restore(store.path)
+
+
+def test_what_ran_when_a_backup_was_made_does_not_run_after_its_restore(store: Store, tmp_path: Path) -> None:
+    """Also where its process lives, as a dashboard does."""
+    _running_trial(store)
+    store.put_study(study("bbbbbb000001", state="RUNNING"), process=this_process())
+    store.backup(tmp_path / "kept.db")
+    store.update_trial("aaaaaa000001", state="COMPLETE")
+    store.update_study("bbbbbb000001", state="COMPLETE")
+    for _ in range(2):
+        assert run(["restore", str(tmp_path / "kept.db")]) == 0
+    assert store.unfinished() == []
+    assert store.trial("aaaaaa000001").state == store.study("bbbbbb000001").state == "FAIL"
 
 
 def test_a_damaged_store_has_nothing_that_a_restore_would_lose(store: Store, tmp_path: Path) -> None:

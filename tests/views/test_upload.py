@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -310,6 +311,14 @@ def test_batches_that_nobody_took_are_removed_after_a_day() -> None:
     assert len(left_over()) == 1
     upload.remove_stale(now=(upload.folder() / BATCH).stat().st_mtime + upload.STALE_S + 1)
     assert left_over() == []
+
+
+def test_a_clock_that_is_set_forward_makes_no_batch_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    put([b"x"])
+    ahead = SimpleNamespace(time=lambda: time.time() + 10 * upload.STALE_S, monotonic=time.monotonic)
+    monkeypatch.setattr(upload, "time", ahead)
+    upload.remove_stale()
+    assert len(left_over()) == 1
 
 
 def test_a_batch_that_still_comes_is_not_stale() -> None:
