@@ -368,11 +368,10 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
         )
     name_rows(figure, info.lanes)
     span = info.span_ms if zoom else None
+    ends = [0.0, info.total_ms] if info.total_ms else None
     if span is not None:
         margin = max((span[1] - span[0]) * 0.05, info.total_ms * 1e-4)
         ends = [max(0.0, span[0] - margin), span[1] + margin]
-    else:
-        ends = [0, info.total_ms] if info.total_ms else None
     lay_out(
         figure,
         barmode="overlay",
