@@ -28,7 +28,7 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import Actor, Held, ModelRecord, Store
+from core.store import Actor, Held, ModelRecord, Query, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
@@ -327,13 +327,15 @@ def choose_model(record: ModelRecord) -> None:
 def values(record: ModelRecord) -> dict[str, Any]:
     """Return this session's widget values; defaults and proposed sizes where nothing was touched."""
     own = {
-        str(k): v
-        for k, v in st.session_state.items()
-        if str(k).startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
+        key: value
+        for key, value in st.session_state.to_dict().items()
+        if key.startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
     }
     if fields.RUNTIME in own:
         own[fields.RUNTIME] = runtimes.chosen(own[fields.RUNTIME])
-    return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
+    # proposing sizes reads trials, so only where one is missing
+    is_lacking = any(fields.dim_key(dim) not in own for dim in fields.other_dims(record.info))
+    return {**fields.defaults(), **(fields.dim_values(sizes(record)) if is_lacking else {}), **own}
 
 
 def sizes(record: ModelRecord) -> dict[str, Size]:
@@ -454,6 +456,11 @@ def reset(name: str | None = None) -> None:
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     """Return the complete measurements of a model, newest first, without samples."""
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
+
+
+def measured_by(record: ModelRecord) -> Query:
+    """Return the query of the same trials as `measured`, for `derived_rows.of_trials`."""
+    return Query(model_sha256=record.content_sha256, kind="measure", states=("COMPLETE",), archived=True)
 
 
 def trial_if_kept(trial_id: str) -> Trial | None:

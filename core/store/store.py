@@ -292,10 +292,25 @@ class Store:
             found, total = queries.page(db, query, offset=offset, limit=limit)
         return [self._as_ended(_trial_or_damaged(row)) for row in found], total
 
-    def checksums(self, query: Query) -> list[tuple[str, str]]:
-        """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
+    def checksums(self, query: Query, *, limit: int = -1) -> list[tuple[str, str]]:
+        """Return id and checksum of matching trials; the checksum changes whenever its row does.
+
+        Args:
+            query: which trials, and their order.
+            limit: largest number of trials; negative: all.
+        """
         with self._reading() as db:
-            return queries.checksums(db, query)
+            return queries.checksums(db, query, limit)
+
+    def whole_checksums(self, trial_ids: Sequence[str]) -> dict[str, str]:
+        """Return a checksum of each trial together with its raw measurements; unknown ids are left out."""
+        query = (
+            "SELECT trials.id, trials.checksum || ' ' || coalesce(samples.checksum, '') AS checksum"
+            " FROM trials LEFT JOIN samples ON samples.trial = trials.id"
+            " WHERE trials.id IN (SELECT value FROM json_each(?))"
+        )
+        with self._reading() as db:
+            return {row["id"]: row["checksum"] for row in db.execute(query, (rows.text(list(trial_ids)),))}
 
     def digests(self, trial_id: str) -> dict[str, tuple[str, str]]:
         """Return the recorded and the current checksum of a trial: its "result" and its "measurements".
@@ -601,6 +616,14 @@ class Store:
         where += "" if study else f" AND {_NO_STAGE}"
         with self._reading() as db:
             return self._undamaged(COMPARISONS, select(db, COMPARISONS, wanted, limit, where, **bound))
+
+    def comparison_checksums(
+        self, *, model_sha256: str, state: str | None = None, limit: int = 200
+    ) -> list[tuple[str, str]]:
+        """Return id and checksum of the rows that `comparisons` reads, and of damaged ones."""
+        with self._reading() as db:
+            found = select(db, COMPARISONS, {"model_sha256": model_sha256, "state": state}, limit, _NO_STAGE)
+            return [(row["id"], row["checksum"]) for row in found]
 
     def comparison_studies(self) -> list[str]:
         """Return the studies that have comparisons: sweeps, scorecards and searches."""

@@ -106,6 +106,8 @@ def test_a_private_result_exists_for_its_person_and_for_admins_alone(store: Stor
     assert ben.trials() == ben.trials(study="sweep") == []
     assert ben.model_names() == []
     assert ben.checksums(Query()) == []
+    assert ben.whole_checksums([one.id]) == {}
+    assert list(anna.whole_checksums([one.id])) == [one.id]
     assert ben.find_complete("k", "f") is None
     assert ben.deletion([one.id]).trials == ()
     assert anna.find_complete("k", "f") is not None
