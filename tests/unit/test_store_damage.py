@@ -445,6 +445,24 @@ def test_writer_that_stays_stops_a_restore(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):
             restore(tmp_path / "kept.db")
+    assert list(store.folder.glob("ortune.db.before-restore-*")) == []  # it would fill the disk with each try
+
+
+def test_a_damaged_store_is_kept_even_if_its_restore_fails(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Path) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    store.backup(tmp_path / "kept.db")
+    for companion in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + companion).unlink(missing_ok=True)
+    store.path.write_bytes(b"no database any more" * 99)
+    monkeypatch.setattr(restoring, "_overwrite", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        restore(tmp_path / "kept.db")
+    (kept,) = store.folder.glob("ortune.db.corrupt-*")
+    assert kept.read_bytes() == b"no database any more" * 99
 
 
 def test_a_file_that_is_no_store_is_refused_and_stays(tmp_path: Path) -> None:
