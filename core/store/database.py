@@ -204,15 +204,15 @@ def _created_private(path: Path) -> None:
 class Database:
     """One SQLite file in the current format."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the file; see `Store` for the errors."""
+    def __init__(self, path: Path, *, is_copy: bool = False) -> None:
+        """Open or create the file; see `Store` for the errors. A damaged copy is not renamed."""
         self.path = path
         try:
             check_header(path)
             _created_private(path)
             self._prepare()
         except ERRORS as error:
-            if not is_damage(error):
+            if is_copy or not is_damage(error):
                 raise store_error(path, error) from error
             kept = rename_damaged(path)
             raise StoreError(
