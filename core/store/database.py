@@ -29,7 +29,7 @@ from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
 from core.wire.errors import StoreError
 from core.wire.files import home as home
-from core.wire.files import is_private, made_private, private_opener
+from core.wire.files import is_private, made_private, private_opener, sync
 
 Connection = sqlite3.Connection  # for annotations in this package
 
@@ -636,7 +636,7 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
             db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")
         draft.rename(target)
-        sync_folder(target.parent)
+        sync(target.parent)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -656,13 +656,3 @@ def _remove_equal(kept: Path, pattern: str) -> None:
         with contextlib.suppress(OSError):
             if other != kept and filecmp.cmp(kept, other, shallow=False):
                 other.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, so that a new file survives a power failure."""
-    with contextlib.suppress(OSError):  # Windows opens no folders; some network disks cannot
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
