@@ -269,8 +269,7 @@ def _run_if_idle() -> Run:
 def freeze_imports() -> bool:
     """Exclude the imported libraries from garbage collection, once.
 
-    Streamlit collects after every run; walking pandas and Plotly each time takes CPU time from a running
-    measurement.
+    A full collection walks pandas and Plotly, too, which takes CPU time from a running measurement.
     """
     import plotly.graph_objects as _  # noqa: F401 - imported to be frozen
 

@@ -24,7 +24,7 @@ from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, audit, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, WorkerError, nearest
-from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular
+from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular, sync
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # version of the reply of `inspect`; increase it when the reply changes, to clear the cache
@@ -553,10 +553,16 @@ def _refuse_unreferenced(named: Mapping[str, Path], onnx: str, info: wire.ModelI
 
 
 def _settle(staging: Path, target: Path) -> Path:
-    """Move the files to their final folder; remains of a removed model there are deleted."""
+    """Move the files to their final folder; remains of a removed model there are deleted.
+
+    They are on the disk before the model's row is, so that after a power failure no row names an empty file.
+    """
     if target.exists():
         shutil.rmtree(target)
+    for path in (*staging.rglob("*"), staging):
+        sync(path)
     staging.rename(target)
+    sync(target.parent)
     return target
 
 

@@ -749,11 +749,20 @@ class Store:
         of the database and are not copied.
 
         Raises:
-            StoreError: the file exists already or cannot be written; or the store is damaged.
+            StoreError: the file exists already or cannot be written; or the store is damaged. A copy with
+                damage that hides rows is deleted.
         """
         self._database.copy_to(target)
+        try:
+            found = _checked(Database(target, is_copy=True))
+        except StoreError as error:
+            target.unlink(missing_ok=True)  # else such copies would fill the disk
+            raise StoreError(
+                f"The copy `{target}` failed its check and was deleted. {error.message}",
+                hint="The store itself may be damaged: start ORTune again, which checks it.",
+            ) from error
         audit.record("export", f"backup `{target.name}`", folder=self.folder)
-        return _checked(Database(target))
+        return found
 
     def check(self) -> CheckResult:
         """Read all rows and count valid and damaged ones."""

@@ -94,9 +94,28 @@ def file_stem(name: str) -> str:
     return f"model_{stem}" if _DEVICES.match(stem) else stem or "model"
 
 
+def sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk, so that it survives a power failure.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    is_folder = path.is_dir()  # Windows opens none, and syncs only files that it may write
+    with contextlib.suppress(OSError) if is_folder else contextlib.nullcontext():
+        descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
+
+    Args:
+        path: the file.
+        durable: it survives a power failure from then on; takes as long as the disk.
 
     Raises:
         OSError: it cannot be written, or `path` is a device or a pipe; an old file is kept.
@@ -109,7 +128,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         if is_private(path) and draft.stat().st_mode & 0o077:
             with contextlib.suppress(PermissionError):  # in the sandbox of a worker; the folder closes it
                 draft.chmod(0o600)
+        if durable:
+            sync(draft)
         draft.replace(path)
+        if durable:
+            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

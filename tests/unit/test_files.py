@@ -18,6 +18,21 @@ def test_what_was_written_takes_the_place_of_what_stood_there(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_durable_file_is_on_the_disk_before_its_name_and_the_name_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, path.exists()))
+
+    path = tmp_path / "kept.json"
+    monkeypatch.setattr(os, "fsync", fsync)
+    with written_whole(path, durable=True) as draft:
+        draft.write_text("whole")
+    assert synced == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
 def test_what_stood_there_stays_when_the_writing_fails(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     path.write_text("before")

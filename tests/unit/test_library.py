@@ -216,6 +216,24 @@ def test_external_data_in_a_subfolder_keeps_its_place(store, tmp_path):
     assert (Path(record.path).parent / "data" / "w.bin").is_file()
 
 
+def test_the_files_of_a_model_are_on_the_disk_before_its_row(store, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    model = tiny_models.external_data(tmp_path / "m.onnx", location="data/w.bin")
+    synced, put_model = set(), store.put_model
+
+    def put(record):
+        folder = Path(record.path).parent
+        needed = [folder.parent, folder, *folder.rglob("*")]
+        assert {path.stat().st_ino for path in needed} <= synced
+        assert len(needed) == 5
+        put_model(record)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(store, "put_model", put)
+    import_files(store, {"m.onnx": model, "data/w.bin": tmp_path / "data" / "w.bin"}, name="m")
+    assert len(store.models()) == 1
+
+
 def test_missing_external_data_is_refused_and_leaves_nothing(store, tmp_path):
     model = tiny_models.external_data(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"weights\.bin"):

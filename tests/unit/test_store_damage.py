@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
+import resource
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -242,6 +245,53 @@ def _shows_what_was_written(path: Path, want: dict[str, Any]) -> bool:
     return whole
 
 
+def test_a_store_is_read_with_locks_or_not_at_all_when_descriptors_run_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_read_only_view", lambda *_: pytest.fail("read without locks"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(1))
+        for _ in range(3):  # SQLite needs three: the store, its journal and its index
+            with pytest.raises(StoreError, match="cannot be used"):
+                Store(store.path)
+            os.close(taken.pop())
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert Store(store.path).trials() == []
+
+
+def test_damage_seen_without_locks_renames_no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        put(store, f"trial{number}")
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = store.path.read_bytes()
+    store.path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    connection = database._connection
+
+    def without_locks(path: Path, how: str = "") -> Any:
+        if not how:
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorname = "SQLITE_READONLY"
+            raise error
+        return connection(path, how)
+
+    monkeypatch.setattr(database, "_connection", without_locks)
+    with pytest.raises(StoreError, match="is damaged"):
+        Store(store.path)
+    assert store.path.exists()
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match=r"kept as `ortune\.db\.corrupt-"):
+        Store(store.path)
+
+
 def test_message_of_sqlite_that_is_no_text_is_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> int:
         return len(b"\xff".decode())
@@ -471,6 +521,24 @@ def test_writer_that_stays_stops_a_restore(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):
             restore(tmp_path / "kept.db")
+    assert list(store.folder.glob("ortune.db.before-restore-*")) == []  # it would fill the disk with each try
+
+
+def test_a_damaged_store_is_kept_even_if_its_restore_fails(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Path) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    store.backup(tmp_path / "kept.db")
+    for companion in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + companion).unlink(missing_ok=True)
+    store.path.write_bytes(b"no database any more" * 99)
+    monkeypatch.setattr(restoring, "_overwrite", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        restore(tmp_path / "kept.db")
+    (kept,) = store.folder.glob("ortune.db.corrupt-*")
+    assert kept.read_bytes() == b"no database any more" * 99
 
 
 def test_a_file_that_is_no_store_is_refused_and_stays(tmp_path: Path) -> None:

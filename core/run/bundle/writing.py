@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import stat
 import zipfile
@@ -273,12 +272,10 @@ def write(
         ModelError: the model's file is missing or has changed since it was measured.
     """
     try:
-        with written_whole(path) as part, part.open("x+b") as file:
+        with written_whole(path, durable=True) as part, part.open("x+b") as file:
             _write(file, held, texts)
             if sign is not None:
                 sign(file)
-            file.flush()
-            os.fsync(file.fileno())
         written = covered_sha256(path)
         size_bytes = path.stat().st_size
     except OSError as error:
