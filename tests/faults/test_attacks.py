@@ -28,6 +28,8 @@ FORGED = (
     '{"ok":{"latencies_ns":[1e999]}}',
     '{"ok":' + "[" * 5000,
     '{"error":{"type":"ModelError","message":"\\u001b[2J<b>[red]","hint":"\\u202e"}}',
+    '{"error":{"type":"Cancelled","message":"The user stopped it.","hint":""}}',
+    '{"error":{"type":"BudgetError","message":"Too short.","hint":""}}',
     '{"live":{"stage":"\\u001b[2J","done":-1,"total":1e400,"text":"<script>"}}',
 )
 
