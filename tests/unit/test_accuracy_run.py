@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -298,6 +299,13 @@ def test_scores_that_unpack_to_many_gigabytes_are_not_read(
     whole = path.read_bytes()
     for damaged in (b"", whole[:300], whole[:100] + b"\xff" * 100 + whole[200:]):
         path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="The scores cannot be read from"):
+            summary(accuracy)
+    for header in ("{'descr': '<f8', 'fortran_order': False, 'shape': (1125899906842624, 3)}", "(" * 5000):
+        text = header.encode().ljust(5001) + b"\n"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("scores.npy", "labels.npy"):
+                archive.writestr(name, b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
         with pytest.raises(StoreError, match="The scores cannot be read from"):
             summary(accuracy)
     np.savez_compressed(path, scores=np.zeros((100_000, 3)), labels=np.zeros(100_000, np.int64))
