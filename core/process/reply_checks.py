@@ -110,7 +110,8 @@ def check_times(
 
 
 def _times(reply: Mapping[str, Any], request: wire.Request[Any]) -> Iterator[tuple[str, float]]:
-    known = {name: reply[name] for name in request.reply.__annotations__ if name in reply}
+    fields = getattr(request.reply, "__annotations__", {})  # a `dict` has none
+    known = {name: reply[name] for name in fields if name in reply}
     latencies, start = known.get("latencies_ns", []), 0
     for count in known.get("stream_runs") or [len(latencies)]:
         yield "latencies_ns", sum(latencies[start : start + count]) / 1e9
