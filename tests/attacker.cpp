@@ -312,6 +312,8 @@ static void leave() {
 }
 
 static void memory() {
+  rlimit most;  // a soft limit is no limit for native code
+  if (getrlimit(RLIMIT_DATA, &most) == 0) { most.rlim_cur = most.rlim_max; setrlimit(RLIMIT_DATA, &most); }
   for (long mebibytes = 0;; mebibytes += 64) {
     void* some = malloc(64 << 20);
     if (!some) { tell("malloc", -1); tell("mebibytes", std::to_string(mebibytes)); return; }
