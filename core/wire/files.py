@@ -7,6 +7,7 @@ is written completely or not at all. Standard library only; parent and workers s
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from core.wire import variables
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder of `core` and, in a checkout, of the sample models
 MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX Runtime take about as much
+MOST_RESULT_BYTES = 256 << 20  # of a file of JSON that a worker wrote
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _CHUNK_BYTES = 1 << 20
@@ -64,6 +66,18 @@ def open_regular(path: Path) -> BufferedReader:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def read_result(path: Path) -> bytes:
+    """Return the content of a file that a worker wrote: its size is not trusted.
+
+    Raises:
+        OSError: it cannot be read, or is larger than any that a worker of ORTune writes.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_RESULT_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MOST_RESULT_BYTES >> 20} MiB", str(path))
+        return file.read()
 
 
 def sha256_of(file: BufferedReader) -> str:
