@@ -20,12 +20,13 @@ DAY_S = 86_400.0
 DISK_READ_S = 30.0  # how long the use of the disk is taken as unchanged
 
 
-def check_start(store: Store, actor: Actor) -> None:
+def check_start(store: Store, actor: Actor, running_s: float = 0.0) -> None:
     """Refuse a job of a person whose machine time or disk is used up.
 
     Args:
         store: of the server.
         actor: who starts it.
+        running_s: how long a job of this person has the machine now.
 
     Raises:
         SpecError: with the use, the limit and what to do.
@@ -33,7 +34,9 @@ def check_start(store: Store, actor: Actor) -> None:
     if actor.sees_all:
         return
     most_s = people.quotas().machine_s_per_day
-    used_s = store.machine_time(time.time() - DAY_S).get(actor.person, 0.0) if most_s is not None else 0.0
+    used_s = min(running_s, DAY_S)
+    if most_s is not None:
+        used_s += store.machine_time(time.time() - DAY_S).get(actor.person, 0.0)
     if most_s is not None and used_s >= most_s:
         raise SpecError(
             f"Your jobs used the machine for {duration(used_s)} in the last 24 hours. The limit is "

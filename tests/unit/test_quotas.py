@@ -62,11 +62,14 @@ def test_a_person_whose_machine_time_is_used_up_starts_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit(monkeypatch, machine_s_per_day=600)
-    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=5000.0)  # before the last 24 hours
-    store.add_machine_time(ANNA, began=time.time() - 4000, seconds=599.0)
+    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=3000.0)  # before the last 24 hours
+    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=3900.0)  # 300 s of it are within them
+    store.add_machine_time(ANNA, began=time.time() - 4000, seconds=240.0)
     store.add_machine_time(BEN, began=time.time() - 4000, seconds=9000.0)
     quotas.check_start(store, ENGINEER)
-    store.add_machine_time(ANNA, began=time.time() - 100, seconds=61.0)
+    with pytest.raises(SpecError, match=r"10 min.* limit is 10 min"):
+        quotas.check_start(store, ENGINEER, running_s=61.0)
+    store.add_machine_time(ANNA, began=time.time() - 200, seconds=121.0)
     with pytest.raises(SpecError, match=r"11 min.* limit is 10 min") as caught:
         quotas.check_start(store, ENGINEER)
     assert "admin" in caught.value.hint
