@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from core.api.session import Entry, Job, Scheduler, Status
 from core.store import Actor
 from core.wire.errors import SpecError
-
-LIVE = "live"  # kind of the live preview
 
 
 class PersonalScheduler:
@@ -31,10 +28,9 @@ class PersonalScheduler:
         return [one for status in self._scheduler.active() if (one := self._seen(status)) is not None]
 
     def _seen(self, status: Status | None) -> Status | None:
-        if status is None or not self._scheduler.is_hidden(status.id, self._actor):
-            return status
-        # the live preview is one job for all, and each page finds its own estimate in it
-        return replace(status, what="live preview", error=None) if status.kind == LIVE else None
+        if status is None or self._scheduler.is_hidden(status.id, self._actor):
+            return None
+        return status
 
     def line(self) -> list[Entry]:
         """Return the machine's queue as this person may read it; see `Scheduler.line`."""
