@@ -494,10 +494,10 @@ class Scheduler:
 
     def _pause(self, entry: Queued) -> float:
         """Give way if the turn is too long, and another person or process waits."""
-        entry = _outermost(entry)
-        if time.monotonic() - entry.turn_began < MOST_TURN_S:
+        outer = _outermost(entry)
+        if time.monotonic() - outer.turn_began < MOST_TURN_S:
             return 0.0
-        own = os.getpid(), entry.person
+        own = os.getpid(), outer.person
         if all((one.pid, one.person) == own for one in self.queue.entries() if not one.running):
             return 0.0
         return self._give_way(entry)
@@ -509,10 +509,19 @@ class Scheduler:
             Cancelled: the job was cancelled meanwhile.
             TunerError: its person may use the machine no more, or the queue cannot be used any more.
         """
-        entry = _outermost(entry)
         if all(one.running for one in self.queue.entries()):
             return 0.0
-        began = time.monotonic()
+        outer, began = _outermost(entry), time.monotonic()
+        try:
+            self._take_later(outer)
+        except TunerError:
+            if outer is not entry:  # the job around it must not continue without the machine
+                outer.cancel.set()
+            raise
+        return time.monotonic() - began
+
+    def _take_later(self, entry: Queued) -> None:
+        """Give the machine up, and wait for a later turn."""
         entry.turn.close()
         self._job_log.set_progress(entry, Progress(stage="waits for other jobs", done=0, total=0))
         self._enter(entry, gives_way=True)
@@ -530,7 +539,6 @@ class Scheduler:
             raise _cancelled()
         self._hold(entry)
         self._job_log.record_turn(entry, Progress(stage="start", done=0, total=0))
-        return time.monotonic() - began
 
     def _wait_quiet(self, entry: Queued) -> None:
         """Wait for an idle machine before the job begins, so that its duration excludes the wait."""

@@ -7,6 +7,7 @@ from typing import Any
 from core.api.session import Entry, Job, Scheduler, Status
 from core.store import Actor
 from core.wire.errors import SpecError
+from dashboard.server.quotas import check_length
 
 
 class PersonalScheduler:
@@ -37,7 +38,8 @@ class PersonalScheduler:
         return self._scheduler.line(self._actor)
 
     def submit(self, job: Job) -> str:
-        """Queue a job of this person; see `Scheduler.submit`."""
+        """Queue a job of this person; see `Scheduler.submit` and `check_length`."""
+        check_length(job.predicted_s, self._actor)
         return self._scheduler.submit(job, actor=self._actor)
 
     def cancel(self, job_id: str) -> None:

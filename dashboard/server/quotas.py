@@ -17,6 +17,7 @@ from core.wire.units import size
 from dashboard.server import people
 
 DAY_S = 86_400.0
+MOST_JOB_S = DAY_S  # planned by one job, as the time budgets of searches and comparisons allow
 DISK_READ_S = 30.0  # how long the use of the disk is taken as unchanged
 
 
@@ -44,6 +45,24 @@ def check_start(store: Store, actor: Actor, running_s: float = 0.0) -> None:
             hint="Wait until earlier jobs are more than 24 hours ago, or ask an admin for a higher limit.",
         )
     check_disk(store, actor)
+
+
+def check_length(planned_s: float | None, actor: Actor) -> None:
+    """Refuse a job that plans to have the machine for more than a day, of anyone but an admin.
+
+    Args:
+        planned_s: duration of the job; None: unknown.
+        actor: who starts it.
+
+    Raises:
+        SpecError: with the duration, the limit and what to do.
+    """
+    if planned_s is not None and planned_s > MOST_JOB_S and not actor.sees_all:
+        raise SpecError(
+            f"This job would measure for {planned_s:,.0f} s. On this server one job may take "
+            f"{MOST_JOB_S:,.0f} s (24 h).",
+            hint="Shorten the duration, give fewer rates or configurations, or ask an admin.",
+        )
 
 
 def check_disk(store: Store, actor: Actor) -> None:

@@ -348,6 +348,36 @@ def test_a_job_that_gave_way_continues_only_within_the_limit_of_its_person(sched
     assert one.queue.entries() == []
 
 
+def test_a_job_within_another_that_may_not_continue_ends_the_other_too(schedulers: Make) -> None:
+    is_limited, seen = threading.Event(), list[bool]()
+
+    def check(actor: Actor, running_s: float) -> None:
+        if actor == ANNA and is_limited.is_set():
+            raise SpecError("The limit is 4 h.", hint="Wait.")
+
+    one = schedulers(check_start=check)
+    begun, go = threading.Event(), threading.Event()
+
+    def inner(service: Service) -> Outcome:
+        begun.set()
+        assert go.wait(WAIT_S)
+        service.give_way()
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    def outer(service: Service) -> Outcome:
+        service.perform(Job(kind="load", what="within", work=inner))
+        seen.append(service.cancel.is_set())
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    one.submit(Job(kind="search", what="outer", work=outer), actor=ANNA)
+    assert begun.wait(WAIT_S)
+    one.submit(Log().job("his"), actor=BEN)
+    is_limited.set()
+    go.set()
+    assert one.join(WAIT_S)
+    assert seen == [True]
+
+
 def test_what_a_job_reads_and_writes_is_what_its_person_may(schedulers: Make) -> None:
     one, seen = schedulers(), []
 

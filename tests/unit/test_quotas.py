@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from core.run import job_types
+from core.spec.load import LoadSpec
 from core.store import Actor, Change, ModelRecord, Store
 from core.wire.errors import SpecError
 from dashboard.server import people, people_file, quotas
 from dashboard.server.people_file import Quotas
+from dashboard.server.personal import PersonalScheduler
 from dashboard.views.machine import usage
 from docs.generator.environment import QUOTAS
+from tests.unit.test_job_durations import SPEC
 from tests.unit.test_sharing import ANNA, BEN, trial
 
 ENGINEER, ADMIN = Actor(ANNA, sees_all=False), Actor(ANNA, sees_all=True)
@@ -118,6 +123,18 @@ def test_disk_counts_raw_measurements_models_and_files_of_results(
     anna.mark([trial("t1").id], Change(starred=True))  # what takes no space stays allowed
     anna.delete_trials([trial("t1").id])
     quotas.check_disk(store, ENGINEER)
+
+
+def test_one_job_plans_a_day_at_most(store: Store) -> None:
+    asked = LoadSpec(rates=tuple(range(1, 13)), duration_s=86_400)  # 12 rates of a day each
+    job = job_types.load([job_types.Configuration(spec=SPEC, label="a")], asked)
+    queue = SimpleNamespace(submit=lambda job, actor: "queued")
+    with pytest.raises(SpecError, match=r"1,036,824 s.*86,400 s") as caught:
+        PersonalScheduler(queue, ENGINEER).submit(job)  # type: ignore[arg-type]
+    assert "fewer rates" in caught.value.hint
+    assert PersonalScheduler(queue, ADMIN).submit(job) == "queued"  # type: ignore[arg-type]
+    quotas.check_length(86_400.0, ENGINEER)
+    quotas.check_length(None, ENGINEER)
 
 
 def test_every_limit_is_documented() -> None:
