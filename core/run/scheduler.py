@@ -72,7 +72,7 @@ class Scheduler:
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
-        check_start: Callable[[Actor], None] = lambda actor: None,
+        check_start: Callable[[Actor, float], None] = lambda actor, running_s: None,
     ) -> None:
         """Start the thread, and clean up rows that ended processes left in the store.
 
@@ -85,8 +85,8 @@ class Scheduler:
                 applies where it is longer.
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
                 baseline, a continued comparison) were admitted when they were stored.
-            check_start: raises a `TunerError` if a person may use the machine no more; asked when a job is
-                submitted, and again when it is its turn.
+            check_start: raises a `TunerError` if a person may use the machine no more, who has it for so many
+                seconds in a turn that runs; see `check_start`.
         """
         self.store = store
         self._admit, self._check_start = admit, check_start
@@ -130,7 +130,7 @@ class Scheduler:
         self._refuse_when_closed()
         store = self.store
         if actor is not None:
-            self._check_start(actor)
+            self.check_start(actor)
             store = store.for_person(actor.person, sees_all=actor.sees_all)
         entry = self._store_and_register(job, threading.Event(), store)
         entry.person = "" if actor is None else actor.person
@@ -148,6 +148,18 @@ class Scheduler:
             ids = [one.id for one in job.trials] or [job.id]
             audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
+
+    def check_start(self, actor: Actor) -> None:
+        """Refuse a person who may use the machine no more; asked at submission and at each turn of a job.
+
+        Raises:
+            TunerError: with the reason.
+        """
+        with self._changed:
+            current = self._current
+            place = None if current is None or current.store.actor.person != actor.person else current.place
+            running_s = 0.0 if place is None or place.lock is None else time.monotonic() - place.taken
+        self._check_start(actor, running_s)
 
     def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
         predicted_s = None if gives_way else self._durations.predicted_s(entry.job, self._fingerprint)
@@ -419,7 +431,7 @@ class Scheduler:
         """Run one job and record its end; the thread of the job."""
         try:
             with audit.acting(entry.who), entry.turn:
-                ending = self._run_work(entry, partial(self._begin_turn, entry))
+                ending = self._run_work(entry, partial(self._hold, entry))
             if ending.state == "COMPLETE":
                 self._durations.note(entry.job, time.monotonic() - entry.began)
             self._job_log.finish(entry, ending)
@@ -432,18 +444,19 @@ class Scheduler:
                 self._changed.notify_all()
         entry.ended.set()
 
-    def _begin_turn(self, entry: Queued) -> None:
-        """Hold the machine for the first turn of a job, whose person may have used it up by now."""
-        self._hold(entry)
-        if entry.person:
-            self._check_start(entry.store.actor)
-
     def _hold(self, entry: Queued) -> None:
-        """Let the turn of a job hold the machine, which was taken for it, and a fork server."""
+        """Let the turn of a job hold the machine, which was taken for it, and a fork server.
+
+        Raises:
+            Cancelled: the job was cancelled meanwhile.
+            TunerError: its person has used up the machine by now, perhaps with earlier turns of this job.
+        """
         entry.turn.callback(self._leave, entry)
         entry.turn_began = time.monotonic()
         if entry.cancel.is_set():
             raise _cancelled()
+        if entry.person:
+            self.check_start(entry.store.actor)
         entry.turn.enter_context(self._fork_server)
 
     def _leave(self, entry: Queued) -> None:
@@ -493,10 +506,10 @@ class Scheduler:
 
     def _pause(self, entry: Queued) -> float:
         """Give way if the turn is too long, and another person or process waits."""
-        entry = _outermost(entry)
-        if time.monotonic() - entry.turn_began < MOST_TURN_S:
+        outer = _outermost(entry)
+        if time.monotonic() - outer.turn_began < MOST_TURN_S:
             return 0.0
-        own = os.getpid(), entry.person
+        own = os.getpid(), outer.person
         if all((one.pid, one.person) == own for one in self.queue.entries() if not one.running):
             return 0.0
         return self._give_way(entry)
@@ -506,12 +519,21 @@ class Scheduler:
 
         Raises:
             Cancelled: the job was cancelled meanwhile.
-            StoreError: the queue cannot be used any more.
+            TunerError: its person may use the machine no more, or the queue cannot be used any more.
         """
-        entry = _outermost(entry)
         if all(one.running for one in self.queue.entries()):
             return 0.0
-        began = time.monotonic()
+        outer, began = _outermost(entry), time.monotonic()
+        try:
+            self._take_later(outer)
+        except TunerError:
+            if outer is not entry:  # the job around it must not continue without the machine
+                outer.cancel.set()
+            raise
+        return time.monotonic() - began
+
+    def _take_later(self, entry: Queued) -> None:
+        """Give the machine up, and wait for a later turn."""
         entry.turn.close()
         self._job_log.set_progress(entry, Progress(stage="waits for other jobs", done=0, total=0))
         self._enter(entry, gives_way=True)
@@ -529,7 +551,6 @@ class Scheduler:
             raise _cancelled()
         self._hold(entry)
         self._job_log.record_turn(entry, Progress(stage="start", done=0, total=0))
-        return time.monotonic() - began
 
     def _wait_quiet(self, entry: Queued) -> None:
         """Wait for an idle machine before the job begins, so that its duration excludes the wait."""

@@ -285,10 +285,14 @@ def add_machine_time(db: Connection, person: str, began: float, seconds: float) 
 def machine_time(db: Connection, since: float) -> dict[str, float]:
     """Return the seconds of machine time of each person since a time, in seconds since the epoch.
 
-    What began later than now was recorded by a clock that was ahead. It would count until then.
+    Of a turn that began earlier, the part since then counts. What began later than now was recorded by a
+    clock that was ahead. It would count until then.
     """
-    query = "SELECT person, sum(seconds) AS used FROM machine_time WHERE began BETWEEN ? AND ? GROUP BY 1"
-    found = db.execute(query, (since, time.time()))
+    query = (
+        "SELECT person, sum(min(began + seconds, :now) - max(began, :since)) AS used FROM machine_time"
+        " WHERE began <= :now AND began + seconds > :since GROUP BY 1"
+    )
+    found = db.execute(query, {"since": since, "now": time.time()})
     return {row["person"]: row["used"] for row in found if rows.is_text(row["person"])}
 
 

@@ -329,7 +329,7 @@ def test_machine_time_is_counted_for_the_person_of_each_job(schedulers: Make) ->
 def test_a_job_whose_person_used_up_the_machine_meanwhile_fails_with_the_reason(schedulers: Make) -> None:
     used_up: set[str] = set()
 
-    def check(actor: Actor) -> None:
+    def check(actor: Actor, running_s: float) -> None:
         if actor.person in used_up:
             raise SpecError("The limit is 4 h.", hint="Wait.")
 
@@ -347,6 +347,73 @@ def test_a_job_whose_person_used_up_the_machine_meanwhile_fails_with_the_reason(
     assert (status.state, log.ran) == ("FAIL", ["his"])
     assert status.error is not None
     assert "4 h" in status.error["message"]
+
+
+def test_a_job_that_gave_way_continues_only_within_the_limit_of_its_person(schedulers: Make) -> None:
+    running, is_limited, log = list[float](), threading.Event(), Log()
+
+    def check(actor: Actor, running_s: float) -> None:
+        running.append(running_s)
+        if actor == ANNA and is_limited.is_set():
+            raise SpecError("The limit is 4 h.", hint="Wait.")
+
+    one = schedulers(check_start=check)
+    began, go = threading.Event(), threading.Event()
+
+    def work(service: Service) -> Outcome:
+        began.set()
+        assert go.wait(WAIT_S)
+        service.give_way()
+        log.ran.append("continues")
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    long = one.submit(Job(kind="search", what="long", work=work), actor=ANNA)
+    assert began.wait(WAIT_S)
+    one.submit(log.job("his"), actor=BEN)
+    assert running[-1] == 0.0
+    is_limited.set()
+    time.sleep(0.02)
+    with pytest.raises(SpecError, match="limit"):
+        one.submit(log.job("hers"), actor=ANNA)
+    assert running[-1] >= 0.02  # the turn that runs counts
+    go.set()
+    assert one.join(WAIT_S)
+    status = one.status(long)
+    assert status is not None
+    assert (status.state, log.ran) == ("FAIL", ["his"])
+    assert status.error is not None
+    assert "4 h" in status.error["message"]
+    assert one.queue.entries() == []
+
+
+def test_a_job_within_another_that_may_not_continue_ends_the_other_too(schedulers: Make) -> None:
+    is_limited, seen = threading.Event(), list[bool]()
+
+    def check(actor: Actor, running_s: float) -> None:
+        if actor == ANNA and is_limited.is_set():
+            raise SpecError("The limit is 4 h.", hint="Wait.")
+
+    one = schedulers(check_start=check)
+    begun, go = threading.Event(), threading.Event()
+
+    def inner(service: Service) -> Outcome:
+        begun.set()
+        assert go.wait(WAIT_S)
+        service.give_way()
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    def outer(service: Service) -> Outcome:
+        service.perform(Job(kind="load", what="within", work=inner))
+        seen.append(service.cancel.is_set())
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    one.submit(Job(kind="search", what="outer", work=outer), actor=ANNA)
+    assert begun.wait(WAIT_S)
+    one.submit(Log().job("his"), actor=BEN)
+    is_limited.set()
+    go.set()
+    assert one.join(WAIT_S)
+    assert seen == [True]
 
 
 def test_what_a_job_reads_and_writes_is_what_its_person_may(schedulers: Make) -> None:

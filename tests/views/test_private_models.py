@@ -16,7 +16,7 @@ from core.api import fleet
 from core.api.fleet_answers import listed
 from core.api.upgrading import stored_upgrades
 from core.run import job_types, upgrade
-from core.run.job import Job
+from core.run.job import Job, Queued
 from core.store import Actor, ModelRecord
 from core.wire.errors import PrivateError, SpecError
 from dashboard import folders, form_state, presenting, state
@@ -265,7 +265,7 @@ def test_what_becomes_private_while_it_is_watched_is_told_to_others_no_more(
 def test_a_live_preview_shows_its_estimates_to_its_person_alone(
     open_page: Open, log_in: Log, secret: Private, mlp: ModelRecord
 ) -> None:
-    """One job serves all: Anna starts it with the private model, and Ben joins it with another."""
+    """Each person has a preview job: Anna's is of the private model, and Ben's of another."""
 
     def preview(model: ModelRecord) -> tuple[AppTest, str]:
         at = open_page("tune", model=model)
@@ -284,20 +284,26 @@ def test_a_live_preview_shows_its_estimates_to_its_person_alone(
         )
         return str(found)
 
+    def live_job() -> Queued:
+        found = state._scheduler()._job(live_estimate._shared(state.present_actor()).job)
+        assert found is not None
+        return found
+
     with state.queue().turn("a test", "holds the machine"), ThreadPoolExecutor() as thread_without_session:
         hers, her_name = preview(secret.model)
-        job = state._scheduler()._job(live_estimate._shared().job)
-        assert job is not None
+        her_job = live_job()
         log_in(BEN)
         his, his_name = preview(mlp)
         actor = state.present_actor()
-        assert live_estimate._shared().job == job.job.id
-        for moment, changes in {
-            "waits": {},
-            "runs": {"state": "RUNNING", "live": {"told": {her_name: estimate(secret.model)}}},
-            "shows": {"live": {"told": {her_name: estimate(secret.model), his_name: estimate(mlp)}}},
-            "failed": {"state": "FAIL", "live": None, "error": ERROR},
-        }.items():
+        his_job = live_job()
+        assert (her_job.person, his_job.person) == (ANNA.id, BEN.id)  # each pays for the own preview
+        assert state.scheduler().status(her_job.job.id) is None
+        for moment, job, changes in (
+            ("waits", her_job, {}),
+            ("runs", her_job, {"state": "RUNNING", "live": {"told": {her_name: estimate(secret.model)}}}),
+            ("shows", his_job, {"state": "RUNNING", "live": {"told": {his_name: estimate(mlp)}}}),
+            ("failed", her_job, {"state": "FAIL", "live": None, "error": ERROR}),
+        ):
             for name, value in changes.items():
                 setattr(job, name, value)
             assert told(his.run(), secret) == set(), moment
@@ -307,7 +313,7 @@ def test_a_live_preview_shows_its_estimates_to_its_person_alone(
             log_in(ANNA)
             assert ("1.32" in sent(hers.run())) == (moment in ("runs", "shows"))
             log_in(BEN)
-        job.state = "CANCELLED"
+        her_job.state = his_job.state = "CANCELLED"
     assert not form_state._is_kept(live_estimate.VISITOR)  # a link would lead to the estimates
 
 
