@@ -14,11 +14,11 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.spec import spec_from_dict
-from core.store import ModelRecord
+from core.store import ModelRecord, audit, library
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
-from core.wire.variables import ALLOW_RUNTIMES
-from dashboard import demo, folders, presenting, state
+from core.wire.variables import ALLOW_LIBRARIES, ALLOW_RUNTIMES
+from dashboard import demo, fields, folders, presenting, state
 from dashboard.pages import PAGES
 from dashboard.server import people
 from dashboard.server.login_sessions import LoginSessions
@@ -169,6 +169,34 @@ def test_only_an_admin_runs_native_libraries(access: people.Access, mlp: ModelRe
         folders.check_role(spec, one)
     with pytest.raises(SpecError, match="admin"):
         state.admit(spec, one)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_an_admin_checks_that_a_model_loads_with_libraries(
+    log_in: LogIn, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role
+) -> None:
+    loaded = list[tuple[str, ...]]()
+
+    def load(path: Path, *, libraries: tuple[str, ...] = ()) -> str:
+        loaded.append(libraries)
+        return "it loads"
+
+    monkeypatch.setattr(library, "check_loads", load)
+    (tmp_path / "door").mkdir()
+    (tmp_path / "door" / "libops.so").write_bytes(b"")
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path / "door"))
+    session, chosen = log_in(role), {state.MODEL: mlp.content_sha256}
+    named = {fields.key("custom_op_libraries"): ["libops.so"]}
+    for more in ({}, named):
+        at = visit("models", session, **chosen, **more)
+        assert at.button(key="models.load").disabled == (role == "viewer" or bool(more and role != "admin"))
+    enable_by_force(monkeypatch)
+    for more in ({}, named):
+        visit("models", session, **chosen, **more).button(key="models.load").click().run()
+    allowed = {"viewer": [], "engineer": [()], "admin": [(), ("libops.so",)]}[role]
+    assert loaded == allowed
+    lines = [one for one in audit.entries() if one.action == "measure"]
+    assert [one.who for one in lines] == [f"token:{role}"] * len(allowed)
 
 
 def test_a_job_checks_the_person_who_asked_for_it(
