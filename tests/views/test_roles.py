@@ -13,6 +13,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from core import wire
+from core.process import job_worker
 from core.spec import spec_from_dict
 from core.store import ModelRecord, audit, library
 from core.store.recorded import MARK_FILE
@@ -28,6 +30,7 @@ from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, keys
 
 HARMLESS = ("preset.", "chip.", "reset.", "log_out")  # the form of this browser; the session itself
+READING = {wire.INSPECT, wire.GRAPH, wire.LAYOUT}  # jobs that show a model and run nothing of it
 LogIn = Callable[[Role], str]
 
 
@@ -120,14 +123,28 @@ def enable_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "unless_closed", enabled)
 
 
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs of all workers that start from now on, within and without the queue."""
+    started = list[str]()
+    confined = job_worker.confined
+
+    def noted(job: str, *plan: Any) -> Any:
+        started.append(job)
+        return confined(job, *plan)
+
+    monkeypatch.setattr(job_worker, "confined", noted)
+    return started
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
     recorded: Path, log_in: LogIn, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started = workers(monkeypatch)
     session = log_in("viewer")
     at = visit(page, session)
     assert not at.exception
-    before, pressed = everything(recorded), list[str]()
+    before, log, pressed = everything(recorded), audit.whole(recorded), list[str]()
     press_all(at, pressed)
     assert not at.exception, pressed
     assert everything(recorded) == before, pressed
@@ -135,6 +152,8 @@ def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
     press_all(visit(page, session), pressed)
     assert everything(recorded) == before, pressed
     assert not state._scheduler().active()
+    assert set(started) <= READING, started
+    assert audit.whole(recorded) == log
 
 
 # --- what the roles may do
