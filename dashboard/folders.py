@@ -96,8 +96,7 @@ def check_role(spec: TrialSpec, person: Person) -> None:
     Raises:
         SpecError: it loads native libraries, and the person is no admin.
     """
-    loads = spec.session.custom_op_libraries or spec.session.provider_libraries
-    if loads and not person.may_act_as("admin"):
+    if spec.session.libraries and not person.may_act_as("admin"):
         raise SpecError(
             f"A configuration with native libraries needs the role admin. Your role is {person.role}.",
             hint="Remove the libraries, or ask an admin of this server.",

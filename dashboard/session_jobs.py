@@ -14,6 +14,7 @@ from core.spec import TrialSpec, ort_default
 from core.wire.errors import StoreError
 from core.wire.runtime import OWN as RUNTIME_OWN
 from dashboard import configurations, state
+from dashboard.server import people
 
 # keys of the session
 OWN = "own"  # the job that this session started last, and its page
@@ -27,7 +28,8 @@ REPEATED_PRESS_S = 10.0  # Streamlit may deliver a press twice within it; a late
 def pinned(spec: TrialSpec) -> Configuration | None:
     """Return the pinned baseline to compare `spec` with besides ONNX Runtime's default; None without one.
 
-    A baseline equal to `spec` is left out: the default says more.
+    A baseline equal to `spec` is left out: the default says more. So is one with native libraries, which
+    this person may not load.
 
     Raises:
         SpecError: this version cannot read the pinned trial.
@@ -40,7 +42,7 @@ def pinned(spec: TrialSpec) -> Configuration | None:
         found = state.trial_spec(state.store().trial(trial_id))
     except StoreError:  # deleted meanwhile
         return None
-    if same_request(found, spec):
+    if same_request(found, spec) or (found.session.libraries and not people.person().may_act_as("admin")):
         return None
     name = configurations.labels([spec, found], baseline=1)[1]
     return Configuration(spec=found, label=f"pinned baseline: {name}", role="baseline")

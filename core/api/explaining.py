@@ -85,20 +85,20 @@ def explain(
 def explain_job(session: Session, of: Pair) -> Job:
     """Return the checked job that profiles two results in turns.
 
-    Their configurations were admitted when they were stored.
-
     Raises:
         ModelError: a model is missing.
         SpecError: a model has changed.
     """
-    for trial in (of.baseline, of.candidate):
-        inspect_model(spec_from_dict(trial.spec), session.store, session.inspect)
+    specs = [spec_from_dict(trial.spec) for trial in (of.baseline, of.candidate)]
+    for spec in specs:
+        inspect_model(spec, session.store, session.inspect)
 
     def profile(run: Run) -> Mapping[str, Any]:
         plan = explain_plan(session.store, of, fingerprint=session.fingerprint, run=run)
         return profile_pair(plan, run)
 
-    return job_types.task(profile, kind=wire.EXPLAIN, what=of.what)
+    libraries = [name for spec in specs for name in spec.session.libraries]
+    return job_types.task(profile, kind=wire.EXPLAIN, what=of.what, libraries=libraries)
 
 
 def explanation_result(store: Store, of: Pair, error: ErrorRecord | None = None) -> Result[Explanation]:

@@ -34,6 +34,7 @@ from core.show.export import ExportFormat, caution, format_named
 from core.show.export.bundle import bundle_texts
 from core.show.sheets import Line, Sheet
 from core.show.sheets.verifications import verification_sheet
+from core.spec import spec_from_dict
 from core.spec.effort import EFFORTS
 from core.store import audit
 from core.wire.errors import SpecError, unwritable
@@ -230,7 +231,9 @@ def bundle_job(
             "signer": key and key.name,
         }
 
-    return job_types.task(write, kind=BUNDLE, what=f"bundle of {trial.model_name} {trial.id[:8]}")
+    libraries = spec_from_dict(trial.spec).session.libraries
+    what = f"bundle of {trial.model_name} {trial.id[:8]}"
+    return job_types.task(write, kind=BUNDLE, what=what, libraries=libraries)
 
 
 # --- verify -------------------------------------------------------------------------------------------------

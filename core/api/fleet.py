@@ -449,6 +449,8 @@ def cancel(ref: str, host: str | None = None, *, session: Session | None = None)
             if isinstance(why, BaseException)
         ]
 
+    what = f"cancelled: fleet run {run.name}{f' on {host}' if host else ''}"
+    audit.record("change", what, kind="fleet", ids=[run.id])
     failed = _at_fleet_of(run, work)
     if failed:
         raise WorkerError(

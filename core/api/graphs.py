@@ -297,4 +297,5 @@ def node_errors_job(
             libraries=libraries,
         )
 
-    return job_types.task(look, kind="node_errors", what=f"errors of {record.name}")
+    what = f"errors of {record.name}"
+    return job_types.task(look, kind="node_errors", what=what, libraries=libraries)

@@ -147,7 +147,12 @@ def transform_job(
         return make_chain(store, record, steps, run=run, name=name, **request).to_dict()
 
     of = Path(str(model)).stem if known is None else known.name
-    return job_types.task(make, kind="transform", what=f"{chain_text(steps)} of {of}")
+    return job_types.task(
+        make,
+        kind="transform",
+        what=f"{chain_text(steps)} of {of}",
+        libraries=request.get("libraries", ()),
+    )
 
 
 def _inspected(session: Session, ref: str) -> ModelRecord | None:

@@ -81,6 +81,7 @@ class Job:
     what: str  # one line of text
     work: Callable[[Service], Outcome]
     specs: Sequence[TrialSpec] = ()  # requested with it, to be admitted
+    libraries: Sequence[str] = ()  # native ones that it loads besides those of its specs
     trials: Sequence[Trial] = ()
     comparison: Comparison | None = None
     study: StudyRecord | None = None  # of a search
@@ -93,6 +94,11 @@ class Job:
     def models(self) -> list[str]:
         """Hashes and paths of the models of its configurations."""
         return [ref for one in self.specs for ref in (one.model.sha256, one.model.path) if ref]
+
+    @property
+    def native_libraries(self) -> list[str]:
+        """All native libraries that its processes load, each with its hash where it is known."""
+        return [*self.libraries, *(name for one in self.specs for name in one.session.libraries)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,7 @@ def _comparison_job(
         what=what,
         work=lambda service: perform_comparison(comparison, specs, service, earlier),
         trials=trials,
+        libraries=[name for one in configurations for name in one.spec.session.libraries],
         comparison=comparison,
         model_name=model_name,
         wait_quiet_s=wait_quiet_s,
@@ -331,7 +332,12 @@ def worker(job: wire.Request[Any], payload: Mapping[str, Any], *, what: str, tim
 
 
 def task(
-    work: Callable[[Run], Mapping[str, Any]], *, kind: str, what: str, specs: Sequence[TrialSpec] = ()
+    work: Callable[[Run], Mapping[str, Any]],
+    *,
+    kind: str,
+    what: str,
+    specs: Sequence[TrialSpec] = (),
+    libraries: Sequence[str] = (),
 ) -> Job:
     """Run work that is no trial in several workers.
 
@@ -341,8 +347,15 @@ def task(
         kind: for `Status.kind`.
         what: one line of text.
         specs: configurations that it runs, to be admitted like trials.
+        libraries: native ones that it loads besides those of `specs`, such as those of stored trials.
     """
-    return Job(kind=kind, what=what, work=lambda service: _done(work(service.run)), specs=specs)
+    return Job(
+        kind=kind,
+        what=what,
+        work=lambda service: _done(work(service.run)),
+        specs=specs,
+        libraries=libraries,
+    )
 
 
 def _done(result: Mapping[str, Any]) -> Outcome:

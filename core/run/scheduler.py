@@ -43,7 +43,7 @@ from core.spec import TrialSpec
 from core.store import Actor, Store, audit
 from core.store.recorded import refuse_measuring
 from core.wire import Reply
-from core.wire.errors import Cancelled, StoreError, TunerError, WorkerError, unexpected_words
+from core.wire.errors import Cancelled, SpecError, StoreError, TunerError, WorkerError, unexpected_words
 from core.wire.runtime import OWN
 
 KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
@@ -84,7 +84,8 @@ class Scheduler:
             wait_quiet_s: longest wait of comparisons and profiles for an idle machine; a job's own value
                 applies where it is longer.
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
-                baseline, a continued comparison) were admitted when they were stored.
+                baseline, a continued comparison) were admitted when they were stored, but for their native
+                libraries: these need an admin in every job.
             check_start: raises a `TunerError` if a person may use the machine no more, who has it for so many
                 seconds in a turn that runs; see `check_start`.
         """
@@ -125,7 +126,8 @@ class Scheduler:
 
         Raises:
             StoreError: its rows cannot be stored, so it is not queued.
-            TunerError: a spec that may not be submitted here.
+            TunerError: a spec that may not be submitted here, or native libraries of a person who is no
+                admin.
         """
         self._refuse_when_closed()
         store = self.store
@@ -193,6 +195,7 @@ class Scheduler:
         refuse_measuring(store.folder)
         for spec in job.specs:
             self._admit(spec)
+        _check_libraries(job, store.actor)
         trials = [self._with_owner(one, store) for one in job.trials]
         comparison = job.comparison
         if comparison is not None:
@@ -629,6 +632,16 @@ class Scheduler:
             found = self.queue.entries()
             self._entries = time.monotonic(), found
         return found
+
+
+def _check_libraries(job: Job, actor: Actor) -> None:
+    """Refuse native libraries that a job loads for a person who is no admin, whoever stored its specs."""
+    if job.native_libraries and not actor.sees_all:
+        name = job.native_libraries[0].partition("@")[0]
+        raise SpecError(
+            f"The native library `{name[:80]}` needs the role admin.",
+            hint="Use a configuration without libraries, or ask an admin of this server.",
+        )
 
 
 def _outermost(entry: Queued) -> Queued:

@@ -94,7 +94,7 @@ def run_static_checks(
 
 def _libraries(spec: TrialSpec, found: CheckResults) -> bool:
     """Check that every named library is in the operator's folder here and has the recorded hash."""
-    for text in (*spec.session.custom_op_libraries, *spec.session.provider_libraries):
+    for text in spec.session.libraries:
         recorded = library(text)
         name, then = f"library {recorded.name}", recorded.sha256[:12]
         try:

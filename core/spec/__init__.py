@@ -127,6 +127,11 @@ class SessionSpec(Spec):
     allow_fallback: bool = False
     expert: bool = False
 
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """All native libraries that it loads."""
+        return (*self.custom_op_libraries, *self.provider_libraries)
+
     @model_validator(mode="after")
     def _check(self) -> SessionSpec:
         for name in ("intra_op_num_threads", "inter_op_num_threads"):

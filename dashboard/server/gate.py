@@ -28,7 +28,7 @@ import psutil
 from core.wire import variables
 from core.wire.errors import TunerError
 from dashboard.server import provider
-from dashboard.server.audited import record_saved_file, record_wrong_token
+from dashboard.server.audited import UPLOADS, record_saved_file, record_wrong_token, recording_upload
 from dashboard.server.connections import Connections
 from dashboard.server.login_sessions import COOKIE, PERSON, cookie_in
 from dashboard.server.wrong_tokens import WrongTokens, retry_after
@@ -216,6 +216,8 @@ class Gate:
         if "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
             return
+        if scope.get("method") in ("POST", "PUT") and scope["path"].startswith(self.base + UPLOADS):
+            receive, send = recording_upload(scope, receive, send)
         if self.base and not scope["path"].startswith(self.start_page):
             await self._lead_to_base(scope, send)
         elif self.access is None or scope["path"] == self.base + HEALTH:
@@ -254,7 +256,7 @@ class Gate:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                if message["status"] == 200:
+                if message["status"] in (200, 206):  # a browser that asks for a range may get all of it
                     record_saved_file(scope, message.get("headers", []))
                 there = {name.lower() for name, _ in message.get("headers", [])}
                 added = [(k.encode(), v.encode()) for k, v in own.items() if k.lower().encode() not in there]

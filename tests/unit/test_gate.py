@@ -359,6 +359,43 @@ def test_a_viewer_sends_nothing_and_an_engineer_does(method: str, path: str) -> 
     assert ask(method=method, path=path, **person("engineer")).status == 200
 
 
+def recorded(action: audit.Action) -> list[tuple[str, str, dict[str, Any]]]:
+    """What the audit log holds once the thread that writes it is done."""
+    return [
+        (one.who, one.what, {name: one.more[name] for name in ("file", "bytes") if name in one.more})
+        for one in audit.entries(HOME[0], action=action)
+    ]
+
+
+@pytest.mark.parametrize("status", [200, 206, 304, 404])
+def test_a_saved_file_is_recorded_also_if_a_range_of_it_was_asked_for(status: int) -> None:
+    async def media(scope: Scope, receive: Receive, send: Send) -> None:
+        named = (b"content-disposition", b'attachment; filename="bundle.zip"')
+        await send({"type": "http.response.start", "status": status, "headers": [named]})
+        await send({"type": "http.response.body", "body": b"inside"})
+
+    assert ask(app=media, path="/media/x.zip", **person("viewer")).status == status
+    line = ("token:ann", "download", {"file": "bundle.zip"})
+    assert recorded("export") == ([line] if status in (200, 206) else [])
+
+
+@pytest.mark.parametrize("base", ["", "/ortune"])
+@pytest.mark.parametrize("status", [204, 400])
+def test_a_file_of_streamlits_uploader_is_recorded_when_it_has_arrived(status: int, base: str) -> None:
+    async def uploader(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    file = 'Content-Disposition: form-data; name="a; filename=b"; filename="modèle%22.zip"'
+    body = f"--xyz\r\n{file}\r\nContent-Type: application/zip\r\n\r\n12345\r\n--xyz--\r\n".encode()
+    path = f"{base}/_stcore/upload_file/session/file"
+    for method in ("PUT", "DELETE"):
+        ask(app=uploader, method=method, path=path, base=base, body=body, **person("engineer"))
+    line = ("token:ann", 'file `modèle".zip`', {"bytes": 5})
+    assert recorded("upload") == ([line] if status == 204 else [])
+
+
 def test_the_request_knows_its_person() -> None:
     seen: list[object] = []
 

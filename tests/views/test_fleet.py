@@ -16,7 +16,7 @@ from core.api import fleet
 from core.evidence.fleet.fleet_types import AnswerProgress, FleetRun
 from core.evidence.fleet.summary import summarize
 from core.spec import spec_from_yaml
-from core.store import ModelRecord
+from core.store import ModelRecord, audit
 from core.wire.errors import SpecError, WorkerError
 from dashboard import live_events, state
 from dashboard.views.fleet import archive, asking, first_use, progress
@@ -182,6 +182,17 @@ def test_cancelling_ends_one_host_or_all(
     at.selectbox(key=progress.HOST).set_value(choice).run()
     at.button(key="fleet.cancel").click().run()
     assert asked == [(run.id, expected)]
+
+
+def test_a_cancellation_is_recorded(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made.keep(running("h1"))
+    monkeypatch.setattr(fleet, "_at_fleet_of", lambda run, work: [])
+    at = open_page("fleet")
+    at.selectbox(key=progress.HOST).set_value("h2").run()
+    at.button(key="fleet.cancel").click().run()
+    [line] = [one for one in audit.entries(action="change") if one.more.get("kind") == "fleet"]
+    assert line.more["ids"] == [run.id]
+    assert tells(line.what, run.name, "h2")
 
 
 def test_a_refused_cancellation_is_an_error_on_the_page(

@@ -13,12 +13,14 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from core import wire
+from core.process import job_worker
 from core.spec import spec_from_dict
-from core.store import ModelRecord
+from core.store import ModelRecord, audit, library
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
-from core.wire.variables import ALLOW_RUNTIMES
-from dashboard import demo, folders, presenting, state
+from core.wire.variables import ALLOW_LIBRARIES, ALLOW_RUNTIMES
+from dashboard import demo, fields, folders, presenting, state
 from dashboard.pages import PAGES
 from dashboard.server import people
 from dashboard.server.login_sessions import LoginSessions
@@ -28,6 +30,7 @@ from tests.views.conftest import APP, TIMEOUT_S
 from tests.views.page import Open, keys
 
 HARMLESS = ("preset.", "chip.", "reset.", "log_out")  # the form of this browser; the session itself
+READING = {wire.INSPECT, wire.GRAPH, wire.LAYOUT}  # jobs that show a model and run nothing of it
 LogIn = Callable[[Role], str]
 
 
@@ -120,14 +123,28 @@ def enable_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "unless_closed", enabled)
 
 
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs of all workers that start from now on, within and without the queue."""
+    started = list[str]()
+    confined = job_worker.confined
+
+    def noted(job: str, *plan: Any) -> Any:
+        started.append(job)
+        return confined(job, *plan)
+
+    monkeypatch.setattr(job_worker, "confined", noted)
+    return started
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
     recorded: Path, log_in: LogIn, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    started = workers(monkeypatch)
     session = log_in("viewer")
     at = visit(page, session)
     assert not at.exception
-    before, pressed = everything(recorded), list[str]()
+    before, log, pressed = everything(recorded), audit.whole(recorded), list[str]()
     press_all(at, pressed)
     assert not at.exception, pressed
     assert everything(recorded) == before, pressed
@@ -135,6 +152,8 @@ def test_a_viewer_presses_everything_and_nothing_starts_or_changes(
     press_all(visit(page, session), pressed)
     assert everything(recorded) == before, pressed
     assert not state._scheduler().active()
+    assert set(started) <= READING, started
+    assert audit.whole(recorded) == log
 
 
 # --- what the roles may do
@@ -169,6 +188,34 @@ def test_only_an_admin_runs_native_libraries(access: people.Access, mlp: ModelRe
         folders.check_role(spec, one)
     with pytest.raises(SpecError, match="admin"):
         state.admit(spec, one)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_only_an_admin_checks_that_a_model_loads_with_libraries(
+    log_in: LogIn, mlp: ModelRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role
+) -> None:
+    loaded = list[tuple[str, ...]]()
+
+    def load(path: Path, *, libraries: tuple[str, ...] = ()) -> str:
+        loaded.append(libraries)
+        return "it loads"
+
+    monkeypatch.setattr(library, "check_loads", load)
+    (tmp_path / "door").mkdir()
+    (tmp_path / "door" / "libops.so").write_bytes(b"")
+    monkeypatch.setenv(ALLOW_LIBRARIES, str(tmp_path / "door"))
+    session, chosen = log_in(role), {state.MODEL: mlp.content_sha256}
+    named = {fields.key("custom_op_libraries"): ["libops.so"]}
+    for more in ({}, named):
+        at = visit("models", session, **chosen, **more)
+        assert at.button(key="models.load").disabled == (role == "viewer" or bool(more and role != "admin"))
+    enable_by_force(monkeypatch)
+    for more in ({}, named):
+        visit("models", session, **chosen, **more).button(key="models.load").click().run()
+    allowed = {"viewer": [], "engineer": [()], "admin": [(), ("libops.so",)]}[role]
+    assert loaded == allowed
+    lines = [one for one in audit.entries() if one.action == "measure"]
+    assert [one.who for one in lines] == [f"token:{role}"] * len(allowed)
 
 
 def test_a_job_checks_the_person_who_asked_for_it(

@@ -150,8 +150,7 @@ def _listed(held: Contents) -> list[str]:
 
 def _excluded_libraries(trial: Trial) -> list[str]:
     """Name the native libraries, which a bundle never contains: users install them themselves."""
-    session = spec_from_dict(trial.spec).session
-    named = [library(text) for text in (*session.custom_op_libraries, *session.provider_libraries)]
+    named = [library(text) for text in spec_from_dict(trial.spec).session.libraries]
     if not named:
         return []
     listed = "\n".join(f"- {code_span(one.name)}, SHA-256 `{one.sha256}`" for one in named)

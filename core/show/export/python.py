@@ -78,7 +78,7 @@ def _uses_bfloat16(trial: Trial, inputs: Sequence[wire.InputPlan]) -> bool:
 
 def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
     image_files = spec.workload.feeds != "random" and not _is_npz(spec.workload.feeds)
-    libraries = spec.session.custom_op_libraries or spec.session.provider_libraries
+    libraries = spec.session.libraries
     standard = {
         "import hashlib": spec.model.sha256 or libraries,
         "import os": True,
@@ -136,7 +136,7 @@ def _model(spec: TrialSpec) -> str:
 
 def _libraries(session: SessionSpec) -> str:
     """Return the lines that take the paths of native libraries from the user and check their hashes."""
-    if not (session.custom_op_libraries or session.provider_libraries):
+    if not session.libraries:
         return ""
     return LIBRARIES.strip("\n")
 

@@ -9,10 +9,11 @@ import streamlit as st
 
 from core.api.requests import unsupported_input
 from core.show.sheets import models_and_machines
-from core.store import ModelRecord, home, library
+from core.store import ModelRecord, audit, home, library
 from core.wire.errors import TunerError
 from dashboard import format, messages, state
 from dashboard.folders import allowed_path
+from dashboard.server.people_file import Role
 from dashboard.shown_result import TUNE
 from dashboard.views.models import exporting, removal
 from dashboard.widgets import collapsible, controls, page_frame, sharing, tables, uploads
@@ -175,6 +176,7 @@ def _loading(record: ModelRecord) -> None:
     """Show whether ONNX Runtime loads the model; adding it only read the file."""
     known = st.session_state.get(LOADS) or {}
     libraries = controls.operators()
+    role: Role = "admin" if libraries else "engineer"
     about = " ".join([record.content_sha256, *libraries])
     if why := unsupported_input(record.info):
         st.warning(f"ORTune cannot run this model. {format.plain(why)}", icon=":material/block:")
@@ -187,10 +189,17 @@ def _loading(record: ModelRecord) -> None:
             "Check that it loads",
             key="models.load",
             icon=":material/memory:",
-            **state.unless_closed(),
+            **state.unless_closed(role=role),
         ):
             return
     try:
+        state.refuse_if_closed(role)
+        audit.record(
+            "measure",
+            f"check that `{record.name}` loads",
+            ids=[record.content_sha256],
+            libraries=", ".join(libraries),
+        )
         with st.spinner("ONNX Runtime loads the model in a process of its own…"):
             words = library.check_loads(Path(record.path), libraries=libraries)
     except TunerError as error:
