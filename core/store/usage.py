@@ -18,10 +18,10 @@ def file_bytes(folder: Path, persons: Mapping[str, str]) -> Counter[str]:
             its person.
     """
     used: Counter[str] = Counter()
-    for ref, person in persons.items():
+    for ref, charged in persons.items():
         if "/" in ref:
             path = folder / ref
-            used[person] += (size := _size(path))
+            used[charged] += (size := _size(path))
             if (around := persons.get(path.parent.name)) is not None:  # counts there, too
                 used[around] -= size
     for place in ("artifacts", "models", "accuracies"):
