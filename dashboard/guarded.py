@@ -15,6 +15,7 @@ from core.store import Store
 # All writes of a store except the facts of a shown model.
 WRITE_METHODS = frozenset(
     {
+        "charge",
         "claim",
         "create_comparison",
         "create_trial",
@@ -24,6 +25,7 @@ WRITE_METHODS = frozenset(
         "delete_trials",
         "mark",
         "share",
+        "uncharge",
     }
     | {"pin_baseline", "prune", "put_accuracy", "put_model", "put_peaks", "put_self_test", "put_study"}
     | {"remove_model", "update_comparison", "update_study", "update_trial"}

@@ -259,6 +259,7 @@ class Store:
                 ids,
             )
             db.execute(f"DELETE FROM settings WHERE name LIKE 'baseline:%' AND value {_GONE}", ids)  # noqa: S608
+            db.execute(_FORGET_ARTIFACTS, ids)
         for one in gone:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
 
@@ -409,6 +410,23 @@ class Store:
         with self._database.writing() as db:
             self._record(db, ids, models=models)
 
+    def charge(self, path: Path) -> None:
+        """Count a file or folder as of this store's person in `disk_use`, for whom it was made last.
+
+        Args:
+            path: below the folder of this store; elsewhere it counts for no one.
+        """
+        if path.is_relative_to(self.folder):
+            with self._database.writing() as db:
+                sharing.replace(db, self._ref(path), Visibility(person=self.actor.person))
+
+    def uncharge(self, path: Path) -> None:
+        """Forget for whom a deleted file counted."""
+        self.forget([self._ref(path)])
+
+    def _ref(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
     def forget(self, ids: Sequence[str]) -> None:
         """Forget the person of deleted results that were files."""
         with self._database.writing() as db:
@@ -493,7 +511,7 @@ class Store:
             return sharing.machine_time(db, since)
 
     def disk_use(self) -> dict[str, int]:
-        """Return the bytes of the models, raw measurements and files of results of each person."""
+        """Return the bytes of each person: models, raw measurements, files of results, what was charged."""
         with self._reading() as db:
             persons, used = sharing.persons(db), Counter(sharing.raw_bytes(db))
         return dict(used + usage.file_bytes(self.folder, persons))
@@ -1072,6 +1090,11 @@ _NO_STAGE = (
 
 _IN = "IN (SELECT value FROM json_each(:ids))"
 _GONE = "IN (SELECT value FROM json_each(:gone))"
+# what was charged below the folders of trials; `0` follows `/`
+_FORGET_ARTIFACTS = (
+    "DELETE FROM visibility WHERE id IN (SELECT one.id FROM json_each(:gone) JOIN visibility AS one"
+    " ON one.id BETWEEN 'artifacts/' || value || '/' AND 'artifacts/' || value || '0')"
+)
 # a condition that is continued; the second part lets SQLite use the index, which has no other rows
 _HAS_TRIAL = "EXISTS (SELECT 1 FROM trials AS one WHERE one.comparison = {} AND one.comparison <> ''"
 

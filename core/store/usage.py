@@ -1,8 +1,9 @@
-"""What the results and models of each person take on the disk. Reads file sizes, opens no file."""
+"""What the results, models and uploads of each person take on the disk. Reads file sizes, opens no file."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,9 +14,16 @@ def file_bytes(folder: Path, persons: Mapping[str, str]) -> Counter[str]:
 
     Args:
         folder: of the store.
-        persons: id of a result, or content hash of a model -> its person.
+        persons: id of a result, content hash of a model, or path of what was charged, see `Store.charge` ->
+            its person.
     """
     used: Counter[str] = Counter()
+    for ref, charged in persons.items():
+        if "/" in ref:
+            path = folder / ref
+            used[charged] += (size := _size(path))
+            if (around := persons.get(path.parent.name)) is not None:  # counts there, too
+                used[around] -= size
     for place in ("artifacts", "models", "accuracies"):
         for entry in _entries(folder / place):
             person = persons.get(entry.name.removesuffix(".npz"))
@@ -24,11 +32,12 @@ def file_bytes(folder: Path, persons: Mapping[str, str]) -> Counter[str]:
     return used
 
 
-def _size(entry: os.DirEntry[str]) -> int:
+def _size(entry: os.DirEntry[str] | Path) -> int:
     try:
-        if entry.is_dir(follow_symlinks=False):
-            return sum(_size(one) for one in _entries(Path(entry.path)))
-        return entry.stat(follow_symlinks=False).st_size
+        facts = os.lstat(entry)
+        if stat.S_ISDIR(facts.st_mode):
+            return sum(_size(one) for one in _entries(Path(entry)))
+        return facts.st_size
     except OSError:  # deleted meanwhile
         return 0
 

@@ -73,8 +73,8 @@ def check_disk(store: Store, actor: Actor) -> None:
     used = disk_use(store).get(actor.person, 0)
     if used >= most:
         raise SpecError(
-            f"Your models and results take {size(used)} on this server. The limit is {size(most)}.",
-            hint="Delete some of them on Models and History, or ask an admin for a higher limit.",
+            f"Your models, results and uploads take {size(used)} on this server. The limit is {size(most)}.",
+            hint="Delete some on Models and History, or ask an admin to remove your uploads and bundles.",
         )
 
 

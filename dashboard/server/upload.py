@@ -354,7 +354,10 @@ def _remove(batch: Path) -> None:
 
 
 def keep(files: Sequence[Path], place: Path) -> list[Path]:
-    """Move uploaded files into `place/<their content>/`, so that settings may refer to them permanently."""
+    """Move uploaded files into `place/<their content>/`, so that settings may refer to them permanently.
+
+    They count as of the person who uploaded them last.
+    """
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.name.encode())
@@ -362,6 +365,7 @@ def keep(files: Sequence[Path], place: Path) -> list[Path]:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     target = place / digest.hexdigest()[:16]
     made_private(target)
+    state.store().charge(target)
     kept = [file.replace(target / file.name) for file in files]
     discard(files)
     return kept

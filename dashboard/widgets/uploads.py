@@ -19,7 +19,7 @@ from core.wire.errors import SpecError, TunerError
 from core.wire.files import MOST_IMPORT_BYTES, made_private, private_opener
 from core.wire.units import size
 from dashboard import state
-from dashboard.server import upload
+from dashboard.server import quotas, upload
 
 TAB = "Upload"  # label of the tab that holds the area of models
 NOT_ADDED, NOT_IMPORTED = "The model was not added", "Nothing was imported"  # titles of errors
@@ -110,23 +110,28 @@ def on_disk(uploaded: Any) -> Path:
     """Return the path of a copy of an uploaded file; delete copies older than `KEPT_S`.
 
     Raises:
-        SpecError: it is too large, or cannot be kept.
+        SpecError: it is too large, the disk quota of the person is used up, or it cannot be kept.
     """
+    store = state.store()
+    if (actor := state.present_actor()) is not None:
+        quotas.check_disk(store, actor)
     if uploaded.size > (most := MOST_CHECKED_MB << 20):
         raise SpecError(
             f"The file has {size(uploaded.size)}, but at most {size(most)} can be uploaded here.",
             hint="Use the command line for it.",
         )
-    folder = state.store().folder / "cache" / "verify"
+    folder = store.folder / "cache" / "verify"
     target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
     try:
         made_private(folder)
         for old in folder.iterdir():
             if time.time() - old.stat().st_mtime > KEPT_S:
                 old.unlink(missing_ok=True)
+                store.uncharge(old)
         with open(target, "xb", opener=private_opener) as file:
             uploaded.seek(0)
             shutil.copyfileobj(uploaded, file)
+        store.charge(target)
     except OSError as error:
         with contextlib.suppress(OSError):
             target.unlink(missing_ok=True)

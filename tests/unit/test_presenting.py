@@ -13,6 +13,7 @@ from core.wire.errors import SpecError
 from dashboard import guarded
 
 WRITING = (
+    "charge",
     "claim",
     "create_",
     "delete",
@@ -23,6 +24,7 @@ WRITING = (
     "put",
     "remove_",
     "share",
+    "uncharge",
     "update_",
 )
 LOOKING = {"marks", "put_info"}  # the facts of a shown model are kept

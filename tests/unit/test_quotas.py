@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,6 +125,35 @@ def test_disk_counts_raw_measurements_models_and_files_of_results(
     anna.mark([trial("t1").id], Change(starred=True))  # what takes no space stays allowed
     anna.delete_trials([trial("t1").id])
     quotas.check_disk(store, ENGINEER)
+
+
+def test_a_bundle_counts_for_who_made_it_and_an_upload_for_who_sent_it(store: Store) -> None:
+    anna, ben = (store.for_person(one, sees_all=False) for one in (ANNA, BEN))
+    anna.create_trial(trial("t1"))
+    before = store.disk_use()
+    bundle = anna.artifact_path(trial("t1").id, "bundle.zip")
+    anna.artifact_path(trial("t1").id, "trace.json").write_bytes(b"x" * 500)
+    for one, person in ((anna, ANNA), (ben, BEN)):  # the last one who made it
+        bundle.write_bytes(b"x" * 10_000)
+        one.charge(bundle)
+        expected = {ANNA: before[ANNA] + 500, BEN: 0}
+        expected[person] += 10_000
+        assert Counter(store.disk_use()) == Counter(expected)
+    data = store.folder / "datasets" / "0123456789abcdef"
+    data.mkdir(parents=True)
+    (data / "data.npz").write_bytes(b"x" * 7000)
+    checked = store.folder / "cache" / "verify" / "a.zip"
+    checked.parent.mkdir(parents=True)
+    checked.write_bytes(b"x" * 90)
+    ben.charge(data)
+    ben.charge(checked)
+    ben.charge(Path("/elsewhere/model.onnx"))
+    assert store.disk_use()[BEN] == 17_090
+    checked.unlink()
+    ben.uncharge(checked)
+    anna.delete_trials([trial("t1").id])
+    assert set(store.visibility([f"artifacts/{trial('t1').id}/bundle.zip", "cache/verify/a.zip"])) == set()
+    assert store.disk_use() == {BEN: 7000}
 
 
 def test_one_job_plans_a_day_at_most(store: Store) -> None:

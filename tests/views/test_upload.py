@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from core.store import audit
 from core.wire.errors import SpecError
+from dashboard import state
 from dashboard.server import people, upload
 from dashboard.server.login_sessions import PERSON
 from dashboard.server.people import Person
@@ -303,6 +304,14 @@ def test_kept_files_lie_in_a_folder_of_their_content(tmp_path: Path) -> None:
     other = upload.keep(upload.claim_files("2" * 32, ["a.npz"]), tmp_path)
     assert first == again != other
     assert left_over() == []
+
+
+def test_kept_files_count_for_the_person_who_sent_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    anna = Person("anna@example.org", "Anna", "engineer")
+    monkeypatch.setattr(people, "person", lambda: anna)
+    put([b"x" * 70], name="a.npz")
+    upload.keep(upload.claim_files(BATCH, ["a.npz"]), state.store().folder / "feeds")
+    assert state.store().disk_use() == {anna.id: 70}
 
 
 def test_batches_that_nobody_took_are_removed_after_a_day() -> None:

@@ -63,6 +63,8 @@ def test_a_bundle_is_made_by_a_job_and_can_be_downloaded(open_page: Open, trial:
     (download,) = [one for one in at.get("download_button") if one.key == "export.download_bundle"]
     assert f"mlp-{trial.id[:8]}.zip" in download.label
     assert state.store().artifact_path(trial.id, "bundle.zip").is_file()
+    charged = f"artifacts/{trial.id}/bundle.zip"
+    assert charged in state.store().visibility([charged])
 
 
 def test_a_bundle_whose_model_is_gone_says_so(open_page: Open, trial: Trial, mlp: ModelRecord) -> None:
@@ -93,6 +95,9 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
     assert any(numbers(line) == [1.40] for line in said.splitlines())
     assert "✓ model" in list(table(at, "Recorded")["Checked"])
     assert at.query_params["verify"]
+    [sent] = (state.store().folder / "cache" / "verify").glob("*.zip")
+    charged = f"cache/verify/{sent.name}"
+    assert charged in state.store().visibility([charged])
     job = at.query_params["verify"]
     again = open_page("export", verify=job if isinstance(job, str) else job[0])  # a reload
     assert f"mine.zip: {WORDS['NOT_MEASURED']}" in texts(again)

@@ -82,6 +82,7 @@ def _start(trial: Trial, accepted: str) -> None:
         st.session_state[_job_key(trial)] = session_jobs.submit(
             bundle_job(state.session(), trial, target, accepted, key)
         )
+        state.store().charge(target)  # not to the person of the trial
     except TunerError as error:
         messages.keep_error(error, KIND)
         return
