@@ -86,18 +86,23 @@ def test_a_guessed_link_says_that_the_result_is_private(
     assert tells(texts(at), "private", ANNA.id)
 
 
-def test_only_own_results_are_deleted_and_admins_delete_all(
+OF_OWN = [f"history.{name}" for name in ("delete", "star", "archive", "edit", "pin")]
+
+
+def test_only_own_results_are_changed_and_deleted_and_admins_do_it_with_all(
     open_page: Open, mlp: ModelRecord, log_in: Log
 ) -> None:
     log_in(ANNA)
     hers = put(mlp)
     log_in(BEN)
-    assert select(open_page("history"), 0).button(key="history.delete").disabled
+    at = select(open_page("history"), 0)
+    assert all(at.button(key=one).disabled for one in OF_OWN)
     with pytest.raises(PrivateError, match=ANNA.id):
         state.store().delete_finished([hers.id])
     for one in (ANNA, ADMIN):
         log_in(one)
-        assert not select(open_page("history"), 0).button(key="history.delete").disabled
+        at = select(open_page("history"), 0)
+        assert not any(at.button(key=name).disabled for name in OF_OWN)
     state.store().delete_finished([hers.id])
     assert state.store().trials() == []
 
