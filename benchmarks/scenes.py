@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -48,7 +49,7 @@ from core.run.sweep import Point, measured
 from core.spec.effort import EFFORTS
 from core.spec.space import Choice
 from core.spec.targets import TargetSpec
-from core.wire.profile_passes import passes_from_dict
+from core.wire.profile_passes import passes_from_json
 from tests import builders, raw_comparisons, simulated_clock
 from tests.searching import MARGIN, Machine, Run, gains, small_space
 from tests.simulated_clock import Model
@@ -352,7 +353,7 @@ def operators(model: Model, seed: int) -> Iterator[Shown]:
 
     whole_s = [1e-6 * sum(us[which] for us in OPERATORS.values()) for which in (0, 1)]
     end = _end_to_end(whole_s[0], whole_s[1], Verdict.FASTER)
-    found = difference(passes_from_dict(builders.passes(side(0), side(1))), end)
+    found = difference(passes_from_json(msgspec.json.encode(builders.passes(side(0), side(1)))), end)
     row = rng.choice([one for one in found.rows if one.label in OPERATORS])
     half, (before, after) = row.half_width_s, OPERATORS[row.label]
     bounds = (None, None) if half is None else (row.difference_s - half, row.difference_s + half)
@@ -441,7 +442,9 @@ TURNS = 16  # ways to assign the passes of each turn to the sides
 def equal_sides(passes: Mapping[str, Any]) -> Iterator[Shown]:
     """The difference of every operator of two equal sides; the sides of a turn are exchanged."""
     for turn in range(TURNS):
-        found = difference(passes_from_dict(_exchanged(passes, turn)), _equal_ends(passes))
+        found = difference(
+            passes_from_json(msgspec.json.encode(_exchanged(passes, turn))), _equal_ends(passes)
+        )
         for row in found.rows:
             if row.kind == "operator":
                 half = row.half_width_s

@@ -10,8 +10,8 @@ folders come and go with each job: those count that are left when all visitors h
 Growth is a slope over the rest of the time, from means of ten blocks, as a share of the mean, with its 95 %
 interval. Afterwards a single visitor opens pages as one did before: what that takes more has grown in the
 server. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or on
-a page; nothing left. Exit code 1: a target was missed, the interval considered; 3: too few samples to
-tell, or a kind of visitor did nothing.
+a page; nothing left; no more audit and form files than their bounds. Exit code 1: a target was missed, the
+interval considered; 3: too few samples to tell, too few jobs (90 %), or a kind of visitor did nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from benchmarks import experiment as lab  # noqa: E402
 from benchmarks import soak_visitors as visitors  # noqa: E402
 from benchmarks.soak_visitors import Seen  # noqa: E402
 from core.evidence.statistics import t_quantile  # noqa: E402
-from core.store import STORE_NAME, Store  # noqa: E402
+from core.store import STORE_NAME, Store, audit  # noqa: E402
+from dashboard import form_state  # noqa: E402
 from tests import tiny_models  # noqa: E402
 from tests.serving import LOG, serving  # noqa: E402
 
@@ -45,8 +46,10 @@ MOST_GROWTH = 0.05
 MOST_SLOWER = 2.0
 BLOCKS = 10
 FOLLOWERS = 2
-LIMITED = ("audit", "forms")  # folders of the data folder that remove their oldest files themselves
+# folders of the data folder that remove their oldest files themselves, and their largest number of files
+LIMITED = {"audit": audit.FILES + 2, "forms": form_state.MOST + form_state.EVERY}  # and its lock and `last`
 PASSING = ("processes", "temporary folders")  # of a job
+LEAST_JOBS = 0.9  # of those that were wanted
 ALONE_S = 60.0  # of a single visitor, before
 TELL_S = 300.0  # between two lines of progress
 SETTLE_S = 60.0  # for what ends after the last visitor has gone
@@ -69,6 +72,7 @@ def sample(server: psutil.Process, home: Path) -> dict[str, float]:
         "temporary folders": sum(1 for _ in temporary),
         "files of the data folder": files,
         "bytes of the database": _size(home / STORE_NAME) + _size(home / f"{STORE_NAME}-wal"),
+        **{name: sum(1 for _ in (home / name).glob("*")) for name in LIMITED},
     }
 
 
@@ -214,13 +218,14 @@ def errors(home: Path) -> list[str]:
     return found
 
 
-def report(found: Outcome, log: Sequence[str]) -> int:
-    """Print what was seen beside the targets, and return the exit code."""
+def report(found: Outcome, log: Sequence[str], jobs: int) -> int:
+    """Print what was seen beside the targets, and return the exit code; `jobs`: how many were wanted."""
     seen = found.loaded
     missed = unknown = False
     over = f"growth in {found.seconds / 60:.1f} min, {len(found.samples)} samples"
     grown = []
-    for name in [one for one in found.samples[0] if one not in PASSING] if found.samples else ():
+    bounded = (*PASSING, *LIMITED)
+    for name in [one for one in found.samples[0] if one not in bounded] if found.samples else ():
         values = [one[name] for one in found.samples]
         grown.append((name, over, growth(values), f", {min(values):,.0f} to {max(values):,.0f}"))
     alone, again = found.alone.took, found.after.took
@@ -235,6 +240,10 @@ def report(found: Outcome, log: Sequence[str]) -> int:
         missed |= low > MOST_GROWTH
         unknown |= low <= MOST_GROWTH < high
         lab.row(name, what, f"{share:+.1%} [{low:+.1%}, {high:+.1%}]{more}", f"≤ {MOST_GROWTH:.0%}")
+    for name, most in LIMITED.items() if found.samples else ():
+        many = max(one[name] for one in found.samples)
+        missed |= many > most
+        lab.row(f"files of {name}", "largest number", f"{many:g}", f"≤ {most}")
     for name, many in found.left.items():
         missed |= many > 0
         lab.row(name, "left when all visitors have gone", f"{many:g}", "0")
@@ -243,13 +252,13 @@ def report(found: Outcome, log: Sequence[str]) -> int:
     pages = f"{len(seen.took)} pages; alone {quiet:.2f} s, {len(alone)} pages"
     lab.row("p95 of a page", pages, f"{loaded / quiet:.1f} ×", f"≤ {MOST_SLOWER:g} ×")
     done = {
-        "jobs": ("measured and deleted", seen.jobs),
-        "pages": ("of a presenter, shown by followers", seen.followed),
-        "models": ("uploaded and deleted", seen.uploads),
+        "jobs": ("measured and deleted", seen.jobs, max(1, math.ceil(LEAST_JOBS * jobs))),
+        "pages": ("of a presenter, shown by followers", seen.followed, 1),
+        "models": ("uploaded and deleted", seen.uploads, 1),
     }
-    for name, (kind, many) in done.items():
-        unknown |= not many
-        lab.row(name, kind, f"{many}", "> 0")
+    for name, (kind, many, least) in done.items():
+        unknown |= many < least
+        lab.row(name, kind, f"{many}", f"≥ {least}")
     wrong = [*log, *found.alone.failed, *seen.failed, *found.after.failed]
     lab.row("errors", "in the log and on pages", f"{len(wrong)}", "0")
     for line in [*filter(None, [seen.missing]), *wrong[:20]]:
@@ -271,7 +280,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as own, recorded_home() as home:
         os.environ["TMPDIR"] = tempfile.tempdir = own  # of this server alone
         found, log = _served(home, given)
-    return report(found, log)
+    return report(found, log, given.jobs)
 
 
 def _served(home: Path, given: argparse.Namespace) -> tuple[Outcome, list[str]]:

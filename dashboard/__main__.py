@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dashboard.server.people import Access
 
 EXIT_USAGE = 2
+_PROXIES = "FORWARDED_ALLOW_IPS"  # of uvicorn: whose `X-Forwarded-For` says where a request comes from
 _BASE = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)*")
 
 
@@ -126,6 +127,7 @@ def serve(
         access: knows who a visitor is; None: no login.
         base: path of the server on its host, without a slash at its end.
     """
+    os.environ.setdefault(_PROXIES, "")  # uvicorn believes each process of this machine otherwise
     os.umask(0o077)  # all that it writes is its user's alone; a browser saves what people export
     import streamlit as st  # after the environment is set: Streamlit reads its configuration on import
     from starlette.middleware import Middleware

@@ -160,7 +160,7 @@ def _is_kept(key: str) -> bool:
 
 def collect() -> dict[str, Any]:
     """Return the plain values of this session that differ from those of a new session."""
-    have = {str(key): value for key, value in st.session_state.items() if _is_kept(str(key))}
+    have = {key: value for key, value in st.session_state.to_dict().items() if _is_kept(key)}
     if have.get(state.MODEL) == st.session_state.get(state.FALLBACK):
         have.pop(state.MODEL, None)
     usual = _usual()

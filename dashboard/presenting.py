@@ -284,12 +284,13 @@ def sidebar() -> None:
 def _listen(token: str, version: int) -> None:
     """Rerun this page as soon as the presenter's state changes."""
     name, follow = f"{_stream(token)}{version}", partial(_event, token, version)
-    live_view.watch(name, follow, key="follow.watch", tick_s=CHECK_EVERY_S)
+    live_view.watch(name, follow, of=(), key="follow.watch", tick_s=CHECK_EVERY_S)
 
 
 def _followers(token: str) -> None:
     count = partial(_count, token)
-    live_view.watch(f"{_stream(token)}count", count, key="follow.count", ask_s=COUNT_EVERY_S, rerun=False)
+    name = f"{_stream(token)}count"
+    live_view.watch(name, count, of=(), key="follow.count", ask_s=COUNT_EVERY_S, rerun=False)
 
 
 def _count(token: str) -> Event:

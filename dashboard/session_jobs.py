@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 import streamlit as st
 
-from core.api.requests import ComparisonHistory, Prediction, past, predict
+from core.api.requests import COMPARISONS_READ, ComparisonHistory, Prediction, past, predict
 from core.api.session import Job, Status
 from core.evidence.comparison import DEFAULT_LABEL, Configuration, same_request, with_references
 from core.spec import TrialSpec, ort_default
@@ -65,10 +65,7 @@ def predicted(spec: TrialSpec) -> Prediction | None:
     record = state.current_model()
     if record is None:
         return None
-    newest = state.store().comparisons(model_sha256=record.content_sha256, state="COMPLETE", limit=1)
-    known = _past_durations(
-        record.content_sha256, state.environment()["fingerprint"], newest[0].id if newest else ""
-    )
+    known = past_comparisons(record.content_sha256)
     if known is None:
         return None
     other = baseline(spec)
@@ -76,9 +73,21 @@ def predicted(spec: TrialSpec) -> Prediction | None:
     return predict([one.spec for one in with_references(asked)], known)
 
 
+def past_comparisons(model_sha256: str) -> ComparisonHistory | None:
+    """Return facts from earlier comparisons of a model on this machine, for `predict`; None: too few.
+
+    They are read again when the comparisons that this person sees have changed.
+    """
+    visible = state.store().comparison_checksums(
+        model_sha256=model_sha256, state="COMPLETE", limit=COMPARISONS_READ
+    )
+    return _past(model_sha256, state.environment()["fingerprint"], tuple(visible))
+
+
 @st.cache_resource(show_spinner=False, max_entries=20)
-def _past_durations(model_sha256: str, fingerprint: str, newest: str) -> ComparisonHistory | None:
-    """Read past durations; cached until `newest`, the id of the last comparison, changes."""
+def _past(
+    model_sha256: str, fingerprint: str, visible: tuple[tuple[str, str], ...]
+) -> ComparisonHistory | None:
     return past(state.store(), model_sha256=model_sha256, fingerprint=fingerprint)
 
 

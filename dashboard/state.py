@@ -28,7 +28,7 @@ from core.api.session import MachineQueue, Run, Scheduler, Session, refuse_worke
 from core.api.session import clean_up as settled
 from core.evidence.measurement import Trial
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.store import Actor, Held, ModelRecord, Store
+from core.store import Actor, Held, ModelRecord, Query, Store
 from core.store.library import import_file, resolve_model, sample_models
 from core.store.recorded import recording, words_of
 from core.wire.errors import (
@@ -72,15 +72,23 @@ def _store() -> Store:
 
 def store() -> Store:
     """Return the store in ORTune's home folder, as the person of this session may use it."""
-    found = _store()
-    if (actor := present_actor()) is not None:
-        found = found.for_person(actor.person, sees_all=actor.sees_all)
+    found = store_of(people.person())
     return found if _is_unguarded() else guarded.store(found, _check_person)
+
+
+def store_of(one: people.Person) -> Store:
+    """Return the store as a person reads it; in any thread."""
+    actor = actor_of(one)
+    return _store() if actor is None else _store().for_person(actor.person, sees_all=actor.sees_all)
 
 
 def present_actor() -> Actor | None:
     """Return who reads and writes in this session; None: there is no login, so nobody is told apart."""
-    one = people.person()
+    return actor_of(people.person())
+
+
+def actor_of(one: people.Person) -> Actor | None:
+    """Return a person as the store knows it; None: there is no login."""
     return None if one.id == people.LOCAL.id else Actor(one.id, sees_all=one.may_act_as("admin"))
 
 
@@ -261,8 +269,7 @@ def _run_if_idle() -> Run:
 def freeze_imports() -> bool:
     """Exclude the imported libraries from garbage collection, once.
 
-    Streamlit collects after every run; walking pandas and Plotly each time takes CPU time from a running
-    measurement.
+    A full collection walks pandas and Plotly, too, which takes CPU time from a running measurement.
     """
     import plotly.graph_objects as _  # noqa: F401 - imported to be frozen
 
@@ -319,13 +326,15 @@ def choose_model(record: ModelRecord) -> None:
 def values(record: ModelRecord) -> dict[str, Any]:
     """Return this session's widget values; defaults and proposed sizes where nothing was touched."""
     own = {
-        str(k): v
-        for k, v in st.session_state.items()
-        if str(k).startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
+        key: value
+        for key, value in st.session_state.to_dict().items()
+        if key.startswith(("knob.", *fields.OPTIONS, *fields.SIZES))
     }
     if fields.RUNTIME in own:
         own[fields.RUNTIME] = runtimes.chosen(own[fields.RUNTIME])
-    return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
+    # proposing sizes reads trials, so only where one is missing
+    is_lacking = any(fields.dim_key(dim) not in own for dim in fields.other_dims(record.info))
+    return {**fields.defaults(), **(fields.dim_values(sizes(record)) if is_lacking else {}), **own}
 
 
 def sizes(record: ModelRecord) -> dict[str, Size]:
@@ -376,7 +385,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     """
     record = find_model(spec.model, foreign=foreign)
     if foreign:
-        folders.check_spec(spec)
+        folders.check_spec(spec, store())
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
     st.session_state[LOADED] = True
@@ -396,12 +405,15 @@ def admit(spec: TrialSpec, one: people.Person | None = None) -> None:
     Raises:
         SpecError: a setting that this server does not accept from the browser, or from this person.
         ModelError: a model that is not in the library, or inputs or a dataset outside of the allowed folders.
+        PrivateError: a file of a model that is private to another person.
     """
-    folders.check_role(spec, one or people.person())
-    folders.check_spec(spec)
+    one = one or people.person()
+    folders.check_role(spec, one)
+    seen = store_of(one)
+    folders.check_spec(spec, seen)
     path = spec.model.path
-    if not any(store().model(ref) for ref in (path, str(ROOT / path))):
-        allowed_path(path)
+    if not any(seen.model(ref) for ref in (path, str(ROOT / path))):
+        allowed_path(path, seen)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
@@ -413,7 +425,7 @@ def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
     if ref.sha256 and (record := store().model(ref.sha256)):
         return record
     if foreign and store().model(ref.path) is None:
-        allowed_path(ref.path)
+        allowed_path(ref.path, store())
     record = resolve_model(store(), ref.path)
     if ref.sha256 and ref.sha256 not in (record.sha256, record.content_sha256):
         raise ModelError(
@@ -443,6 +455,11 @@ def reset(name: str | None = None) -> None:
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
     """Return the complete measurements of a model, newest first, without samples."""
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
+
+
+def measured_by(record: ModelRecord) -> Query:
+    """Return the query of the same trials as `measured`, for `derived_rows.of_trials`."""
+    return Query(model_sha256=record.content_sha256, kind="measure", states=("COMPLETE",), archived=True)
 
 
 def trial_if_kept(trial_id: str) -> Trial | None:

@@ -44,18 +44,16 @@ def audit(packages: Sequence[locked.Package], database: str = "") -> dict[str, l
         database: address of a server that answers as OSV; empty: OSV itself.
 
     Returns:
-        None if the database could not be reached.
+        None if the database could not be reached for all of them and what it answered names no vulnerability.
 
     Raises:
         AuditError: pip-audit failed for another reason.
     """
     found: dict[str, list[str]] = {}
-    for text in lists(packages):  # pip-audit refuses two versions of one package
-        one = _audit_list(text, database)
-        if one is None:
-            return None
-        found |= one
-    return found
+    answers = [_audit_list(text, database) for text in lists(packages)]  # none has two versions of a package
+    for one in answers:
+        found |= one or {}
+    return None if None in answers and not found else found
 
 
 def _audit_list(text: str, database: str) -> dict[str, list[str]] | None:

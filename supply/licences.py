@@ -62,6 +62,12 @@ BY_NAME = {  # distribution: why it may be required, although its metadata state
     "mlcommons-loadgen": "no licence in its metadata; MLPerf Inference, its project, is under Apache-2.0",
 }
 
+# what those may state: another statement is looked at before it is accepted
+BY_NAME_TEXTS = frozenset(
+    {"LicenseRef-NVIDIA-Proprietary", "NVIDIA Proprietary Software", "Other/Proprietary License"}
+)
+_COPYLEFT = re.compile(r"GPL|General Public License", re.IGNORECASE)
+
 
 class UnknownLicence(Exception):
     """A distribution states no licence."""
@@ -101,16 +107,19 @@ def direct(distribution: importlib.metadata.Distribution) -> set[str]:
 def stated(about: Message) -> list[str]:
     """Return the licence that metadata state: an SPDX expression, else classifiers, else a text's first line.
 
+    A text beside classifiers, often a whole licence, counts if its first line names a GNU licence.
+
     Raises:
         UnknownLicence: they state none.
     """
     if expression := about.get("License-Expression"):
         return [expression]
+    text = (about.get("License") or "").strip().partition("\n")[0]
     classifiers = [one.split(" :: ") for one in about.get_all("Classifier", [])]
     if found := [parts[-1] for parts in classifiers if parts[0] == "License" and parts[-1] not in APPROVALS]:
-        return found
-    if text := (about.get("License") or "").strip():
-        return [text.splitlines()[0]]
+        return [*found, text] if _COPYLEFT.search(text) else found
+    if text:
+        return [text]
     raise UnknownLicence(f"{about['Name']} states no licence.")
 
 
@@ -147,13 +156,13 @@ def refused(distributions: Iterable[importlib.metadata.Distribution]) -> dict[st
     for one in distributions:
         about = cast(Message, one.metadata)
         name = canonicalize_name(about["Name"])
-        if name in BY_NAME:
-            continue
         try:
             statements = stated(about)
         except UnknownLicence:
-            found[name] = "no licence stated"
+            if name not in BY_NAME:
+                found[name] = "no licence stated"
             continue
-        if not all(accepted(statement) for statement in statements):
+        known = BY_NAME_TEXTS if name in BY_NAME else frozenset()
+        if not all(accepted(statement) or statement in known for statement in statements):
             found[name] = ", ".join(statements)
     return found

@@ -222,7 +222,7 @@ static void other_processes(const Arguments& given) {
     std::vector<string> found = {
         errors(kill(target, SIGCONT)), errors(kill(-target, SIGCONT)), errors(syscall(SYS_tgkill, target, target, SIGCONT)),
         errors(syscall(SYS_rt_sigqueueinfo, target, SIGCONT, &queued)), errors(syscall(SYS_ptrace, 16, target, 0, 0)),
-        errors(syscall(SYS_ptrace, 0x4206, target, 0, 0)), errors(syscall(310, getpid(), &here, 1, &there, 1, 1)),
+        errors(syscall(SYS_ptrace, 0x4206, target, 0, 0)), errors(syscall(310, target, &here, 1, &there, 1, 0)),
         held_error, held < 0 ? held_error : errors(syscall(424, held, SIGCONT, nullptr, 0)),
         held < 0 ? held_error : errors(syscall(438, held, 0, 0)), errors(syscall(302, target, RLIMIT_CORE, &limit, nullptr)),
         errors(setpriority(PRIO_PROCESS, target, 19)), errors(syscall(SYS_ioprio_set, 1, target, 3 << 13)),
@@ -271,7 +271,10 @@ static void kernel() {
   int zero = open("/dev/zero", O_RDONLY);
   tell("zero", zero < 0 || mmap(nullptr, 4096, PROT_READ, MAP_SHARED, zero, 0) == MAP_FAILED ? -1 : 0);
   tell("shm", syscall(SYS_shmget, 0, 4096, 01600)); tell("secret_memory", syscall(447, 0));
-  tell("terminal", open("/dev/tty", O_RDWR)); tell("tiocsti", syscall(SYS_ioctl, 2, 0x5412, "x"));
+  tell("semaphores", syscall(SYS_semget, 0, 1, 01600)); tell("semaphore", syscall(SYS_semop, 0, text, 1));
+  tell("messages", syscall(SYS_msgget, 0, 01600)); tell("sends", syscall(SYS_msgsnd, 0, text, 1, 04000));
+  tell("receives", syscall(SYS_msgrcv, 0, text, 1, 0, 04000));
+  tell("terminal", open("/dev/tty", O_RDWR)); tell("hides", prctl(PR_SET_DUMPABLE, 0));
 }
 
 static int spin(void*) { for (;;) pause(); }
@@ -309,9 +312,11 @@ static void leave() {
 }
 
 static void memory() {
-  for (;;) {
+  rlimit most;  // a soft limit is no limit for native code
+  if (getrlimit(RLIMIT_DATA, &most) == 0) { most.rlim_cur = most.rlim_max; setrlimit(RLIMIT_DATA, &most); }
+  for (long mebibytes = 0;; mebibytes += 64) {
     void* some = malloc(64 << 20);
-    if (!some) { tell("malloc", -1); return; }
+    if (!some) { tell("malloc", -1); tell("mebibytes", std::to_string(mebibytes)); return; }
     memset(some, 1, 64 << 20);
   }
 }

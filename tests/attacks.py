@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import re
@@ -21,6 +22,8 @@ from core.worker.sandbox import offer
 from tests import libraries
 
 SUCCESS = "0"
+REFUSED = {str(one) for one in (errno.EPERM, errno.EACCES, errno.ENOSYS)}
+FILTERED = ("others", "kernel")  # attempts that must not fail by themselves
 LIBRARY = "libattack.so"
 needs_sandbox = pytest.mark.skipif(
     libraries.COMPILER is None
@@ -80,7 +83,8 @@ def target(folder: Path) -> Iterator[Target]:
     text = secrets.token_hex(8)
     (private / "secret").write_text(text)
     (private / "secret").chmod(0o600)
-    decoy = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    decoy = subprocess.Popen(sleep, start_new_session=True)  # so that there is a group to attack
     kinds = [
         (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
         (socket.AF_UNIX, socket.SOCK_STREAM, str(folder / "s")),
@@ -110,3 +114,12 @@ def reported(text: str) -> dict[str, str]:
 def successes(text: str) -> list[str]:
     """The attempts that succeeded."""
     return [name for name, result in reported(text).items() if SUCCESS in re.split(r"[,:]", result)]
+
+
+def not_refused(text: str) -> list[str]:
+    """The attempts that succeeded, or failed for another reason than that they are not allowed."""
+    return [
+        f"{name}={result}"
+        for name, result in reported(text).items()
+        if not REFUSED.issuperset(re.split(r"[,:]", result))
+    ]

@@ -223,7 +223,7 @@ def bundle_job(
         found = search_provenance(store, trial)
         texts = bundle_texts(held, info=held.record.info, accepted_breach=accept_breach, found=found)
         sign = None if key is None else partial(checking.sign_bundle, key=key)
-        written = writing.write(output, held, texts, sign=sign)
+        written = writing.write(output, held, texts, store=store, sign=sign)
         return {
             "path": str(output),
             "size_bytes": written,

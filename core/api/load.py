@@ -261,8 +261,7 @@ def _replay(asked: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
         wanted = load_from_dict(found | {name: asked[name] for name in kept if asked[name] is not None})
         trace = read_trace(wanted)
         assert trace is not None, path
-        slowest = min(wanted.rates, default=trace.rate or 1.0)
-        stretched = trace.at_s[-1] * (trace.rate or slowest) / slowest
+        stretched = trace.length_s(min(wanted.rates, default=None))
         found["duration_s"] = max(1.0, stretched - wanted.warmup_s + 1e-3)
     return found
 
@@ -369,7 +368,7 @@ def load_job(
             f"The configurations have different batch sizes ({sizes}), so their requests would differ.",
             hint="Set the samples of a request with `rows`.",
         )
-    return job_types.load(configurations, load, model_name=model_name, wait_quiet_s=wait_quiet_s)
+    return job_types.load(configurations, load, model_name=model_name, wait_quiet_s=wait_quiet_s, trace=trace)
 
 
 def _check_number(configurations: Sequence[Configuration], load: LoadSpec) -> None:

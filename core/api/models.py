@@ -274,7 +274,8 @@ def library_job(session: Session, plan: wire.ExportPlan, name: str) -> Job:
             else:
                 record, new = import_file(store, output, name=name, source="export", run=run), True
         note = RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else ""
-        store.put_model(replace(record, note=note, details={**reply, "path": record.path}))
+        if not store.is_of_another(record.content_sha256):
+            store.put_model(replace(record, note=note, details={**reply, "path": record.path}))
         return {"model": record.content_sha256, "new": new}
 
     return job_types.task(work, kind=wire.EXPORT, what=converting.what(plan))

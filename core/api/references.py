@@ -11,6 +11,7 @@ from typing import Any
 
 from core.process import runtimes
 from core.run.named_files import check_named_files, open_folders, with_full_paths
+from core.run.named_files import named_files as named_files
 from core.run.named_files import with_relative_paths as with_relative_paths
 from core.run.signing.checking import check_text, refuse_wrong
 from core.run.variants import variant_of

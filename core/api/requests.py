@@ -31,6 +31,7 @@ from core.run.plan import feed_plan as feed_plan
 from core.run.plan import thread_warning as thread_warning
 from core.run.plan import torch_source as torch_source
 from core.run.plan import unsupported_input as unsupported_input
+from core.run.prediction import COMPARISONS_READ as COMPARISONS_READ
 from core.run.prediction import ComparisonHistory as ComparisonHistory
 from core.run.prediction import Prediction, past, predict
 from core.run.preparation import Resolved as Resolved

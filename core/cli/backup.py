@@ -130,6 +130,8 @@ def restore(
         _check_newer(source, ask=not json_ and sys.stdin.isatty() and sys.stderr.isatty())
     kept = restored(source)
     store = Store()
+    # the process of what ran when the backup was made may live, but it does not run these rows any more
+    store.interrupt_orphans(lambda process, created_at: False)
     found = store.check()
     if json_:
         previous = str(kept) if kept is not None else None
@@ -159,7 +161,7 @@ def _check_idle() -> None:
     """Refuse during a measurement, whose result could not be stored in the replaced store.
 
     Raises:
-        StoreError: a trial waits or runs, or the store is of a newer version.
+        StoreError: a trial, comparison or search waits or runs, or the store is of a newer version.
     """
     path = home() / STORE_NAME
     if not path.exists():
@@ -167,14 +169,14 @@ def _check_idle() -> None:
     try:
         store = Store(path)
         clean_up(store)
-        active = [*store.trials(state="RUNNING", limit=1), *store.trials(state="WAITING", limit=1)]
+        active = store.unfinished()
     except StoreError:
         if path.exists():  # else it was damaged and has been renamed
             raise
         return
     if active:
         raise StoreError(
-            f"Trial `{active[0].id}` is {active[0].state.lower()}: its result would be lost.",
+            f"`{active[0]}` has not ended yet: its result would be lost.",
             hint="Wait until it has ended, or cancel it.",
         )
 

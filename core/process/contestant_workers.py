@@ -134,6 +134,7 @@ class Worker:
         self._stderr = stderr
         self._frozen = False
         self._watch = Watch(pid, [str(self.folder or "")], log=self._log_bytes)
+        self._loaded_s = 0.0  # how long its load took
         self.alive = True
 
     def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
@@ -159,9 +160,12 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         self._owner.paused_s += self.paused_s
+        waited_s, who = time.monotonic() - began, f"The worker of `{self.label}`"
+        if command == wire.LOAD:
+            self._loaded_s = waited_s
         try:
-            found = checked_reply(reply, command, f"The worker of `{self.label}`", arguments)
-            check_times(found, command, time.monotonic() - began, f"The worker of `{self.label}`")
+            found = checked_reply(reply, command, who, arguments)
+            check_times(found, command, waited_s, who, loaded_s=self._loaded_s)
         except WorkerError:
             self.kill()
             raise

@@ -67,3 +67,11 @@ def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
         return False
     except psutil.AccessDenied:
         return uid is None  # it exists; this user may read no more of it
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process `pid` is stopped, as by Ctrl-Z in its terminal."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False

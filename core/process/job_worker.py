@@ -28,7 +28,7 @@ from typing import Any, NoReturn, Protocol, cast
 from core import wire
 from core.process import runtimes, scratch
 from core.process.confinement import confined
-from core.process.reply_checks import checked_reply
+from core.process.reply_checks import check_times, checked_reply
 from core.process.time_limit import TimeLimit
 from core.process.worker_watch import Watch
 from core.wire import Reply, variables
@@ -112,15 +112,16 @@ def run_job(
         asked = ends.enter_context(confined(job, payload, temporary.get("TMPDIR", ""), named))
         program = list(command) if command is not None else worker_command(runtime)
         process = _start(program, environment, umask=-1 if job == wire.EXPORT else PRIVATE)
-        answered = False
+        answered, began = False, time.monotonic()
         try:
             with _Conversation(job, asked.payload, process, on_progress) as conversation:
                 conversation.on_tick = Watch(process.pid, asked.folders, processes=asked.processes).look
                 reply = conversation.answer(cancel, timeout_s)
-            answered = True
+            answered, waited_s = True, time.monotonic() - began
         finally:
             _end(process, answered=answered)
         checked_reply(reply, job, f"The worker for `{job}`", asked.payload)
+        check_times(reply, job, waited_s, f"The worker for `{job}`")
         return cast(Reply, asked.publish(reply))
 
 
@@ -162,7 +163,7 @@ NETWORK_VARIABLES: Mapping[str, Sequence[str]] = {
     wire.INSTALL: (*_NETWORK, "PIP_*", "UV_*", "NETRC", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 }
 EXTRA_NAMES_VARIABLE = variables.WORKER_ENV  # further names with commas between them
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
 
 
 def is_inherited(name: str, *, also: Collection[str] = ()) -> bool:

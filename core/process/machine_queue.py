@@ -30,7 +30,7 @@ from typing import Any
 import filelock
 
 from core.process import fair_order
-from core.process.identity import epoch_of, start_of
+from core.process.identity import epoch_of, is_stopped, start_of
 from core.process.identity import is_alive as is_alive
 from core.process.queue_files import MOST_TURNS, USED, Ticket, plain, read, read_uses, unusable, write
 from core.wire import variables
@@ -65,13 +65,18 @@ class Entry:
 
 
 class Place:
-    """The place of one job in the queue: its ticket, and the lock once it is the job's turn."""
+    """The place of one job in the queue: its ticket, and the lock once it is the job's turn.
+
+    One thread may wait with it while another one leaves, so both change it under `guard`.
+    """
 
     def __init__(self, folder: Path, ticket: Ticket, name: str) -> None:
         """Describe a ticket that is not written yet."""
         self.path, self.ticket = folder / name, ticket
         self.lock: filelock.BaseFileLock | None = None
         self.taken = 0.0  # monotonic, when it had the lock
+        self.left = False  # for good: its ticket is not written again
+        self.guard = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -189,9 +194,11 @@ class MachineQueue:
     ) -> Place | None:
         """Take the machine if it is free and the next job is one of `places`; return that place."""
         entries = self.entries()
-        waiting = [one.ticket for one in entries if not one.running]
+        # a stopped process would not take the free machine; it keeps its place for when it continues
+        ready = (one.ticket for one in entries if not one.running and not is_stopped(one.pid))
         own = {one.name: one for one in places}
-        first = own.get(waiting[0]) if waiting else next(iter(places), None)
+        ticket = next(ready, None)
+        first = next(iter(places), None) if ticket is None else own.get(ticket)
         if first is not None and self._try_lock(first):
             return first
         if on_wait is not None and places:
@@ -200,8 +207,10 @@ class MachineQueue:
             holders = [one.text for one in entries if one.running]
             on_wait(max(ahead, 1), holders[0] if holders else "")
         for one in places:
-            if not one.path.exists():  # removed by a cleaner of temporary files; the place is kept
-                write(one.path, plain(one.ticket))
+            with one.guard:
+                # removed by a cleaner of temporary files; the place is kept
+                if not one.left and not one.path.exists():
+                    write(one.path, plain(one.ticket))
         return None
 
     def _try_lock(self, place: Place) -> bool:
@@ -209,24 +218,28 @@ class MachineQueue:
         lock = filelock.FileLock(self.folder / LOCK_NAME, mode=0o666, thread_local=False)
         if not _try_lock(lock):
             return False
-        place.lock, place.taken = lock, time.monotonic()
-        place.ticket = replace(place.ticket, running=True, since=time.time())
-        try:
-            write(place.path, plain(place.ticket))
-        except StoreError:
-            self.leave(place)
-            raise
-        return True
+        running = replace(place.ticket, running=True, since=time.time())
+        with place.guard:
+            try:
+                if not place.left:
+                    write(place.path, plain(running))
+                    place.lock, place.taken, place.ticket = lock, time.monotonic(), running
+            finally:
+                if place.lock is None:
+                    lock.release()
+            return place.lock is not None
 
     def leave(self, place: Place) -> None:
         """Give the ticket back, and the machine if the place has it; its use is recorded then."""
-        if place.lock is not None:
-            with contextlib.suppress(StoreError):
-                self._record_use(place)
-            place.lock.release()
-            place.lock = None
-        with contextlib.suppress(OSError):
-            place.path.unlink()
+        with place.guard:
+            place.left = True
+            if place.lock is not None:
+                with contextlib.suppress(StoreError):
+                    self._record_use(place)
+                place.lock.release()
+                place.lock = None
+            with contextlib.suppress(OSError):
+                place.path.unlink()
 
     def entries(self) -> list[Entry]:
         """Return the running and the waiting jobs, in order; tickets of ended processes are removed."""

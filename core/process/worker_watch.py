@@ -129,7 +129,8 @@ class Watch:
         began = time.monotonic()
         held = held_in(folder)
         if free.bytes < RESERVE_BYTES:
-            held = replace(held, bytes=held.bytes + _removed_bytes(self._processes_of_it(), folder))
+            removed = removed_in(folder, self._processes_of_it())
+            held = replace(held, bytes=held.bytes + removed.bytes, hides=held.hides or removed.hides)
         self._wait_for_next_count(began)
         if reason := excess(held, free, folder):
             raise _ended(reason, TMPDIR_HINT if free.is_scarce else HOSTILE_HINT)
@@ -181,35 +182,58 @@ def held_in(folder: str) -> Held:
     return Held(files=files, bytes=size)
 
 
-def _removed_bytes(pids: Iterable[int], folder: str) -> int:
-    """The bytes of files that have no name any more, but that processes still have open or mapped."""
+def removed_in(folder: str, pids: Iterable[int]) -> Held:
+    """Count the bytes of files that have no name any more, but that processes still have open or mapped.
+
+    Without the superuser's rights, the size of a file that is only mapped cannot be read: two of a worker's
+    own count as hidden. One is what a load test shares with its workers.
+    """
     found: dict[int, int] = {}
+    unseen: set[int] = set()
     with contextlib.suppress(OSError):
         disk = Path(folder).stat().st_dev
         for pid in pids:
-            for path in (*_open_files(pid), *_mapped_files(pid, disk)):
+            try:
+                opened = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+            except PermissionError:
+                return Held(hides=f"hides its open files while the disk of `{folder}` is nearly full")
+            except OSError:  # it has ended, or there is no /proc
+                continue
+            for name in opened:
                 with contextlib.suppress(OSError):
-                    facts = Path(path).stat()
-                    if stat.S_ISREG(facts.st_mode) and facts.st_dev == disk and not facts.st_nlink:
-                        found[facts.st_ino] = 512 * facts.st_blocks
-    return sum(found.values())
+                    _count_removed(f"/proc/{pid}/fd/{name}", disk, found)
+            for number, path, is_own in _mapped_files(pid, disk, os.path.realpath(folder)):
+                try:
+                    _count_removed(path, disk, found)
+                except PermissionError:
+                    unseen |= {number} if is_own else set()
+                except OSError:  # it is mapped no more
+                    continue
+    if len(unseen - found.keys()) > 1:
+        return Held(hides=f"maps files of `{folder}` without names while the disk is nearly full")
+    return Held(bytes=sum(found.values()))
 
 
-def _open_files(pid: int) -> Iterator[str]:
-    with contextlib.suppress(OSError):
-        yield from (f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+def _count_removed(path: str, disk: int, found: dict[int, int]) -> None:
+    facts = Path(path).stat()
+    if stat.S_ISREG(facts.st_mode) and facts.st_dev == disk and not facts.st_nlink:
+        found[facts.st_ino] = 512 * facts.st_blocks
 
 
-def _mapped_files(pid: int, disk: int) -> Iterator[str]:
-    """The files without names that a process has mapped; only the superuser may follow these links."""
+def _mapped_files(pid: int, disk: int, folder: str) -> Iterator[tuple[int, str, bool]]:
+    """The removed files of a disk that a process has mapped: number, link, and whether it was in the folder.
+
+    Only the superuser may follow these links.
+    """
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines():
             if line.endswith(b" (deleted)"):
-                ends, _, _, place, *_ = line.split()
+                ends, _, _, place, number, path = line.split(maxsplit=5)
                 major, minor = (int(one, 16) for one in place.split(b":"))
                 if os.makedev(major, minor) == disk:
                     first, last = (int(one, 16) for one in ends.split(b"-"))
-                    yield f"/proc/{pid}/map_files/{first:x}-{last:x}"
+                    is_own = path.startswith(os.fsencode(folder) + b"/")
+                    yield int(number), f"/proc/{pid}/map_files/{first:x}-{last:x}", is_own
 
 
 # --- processes ----------------------------------------------------------------------------------------------

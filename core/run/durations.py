@@ -10,9 +10,11 @@ from __future__ import annotations
 import statistics
 from collections import OrderedDict, deque
 
+from core.evidence.load.arrivals import Trace
+from core.evidence.load.batching import SHORTLIST
 from core.evidence.load.limit_search import DEFAULT_BUDGET_S
 from core.run.job import Job
-from core.run.load.questions import SEVERAL_TURNS
+from core.run.load.questions import SERVICE_TIMES_S, SEVERAL_TURNS
 from core.run.prediction import ComparisonHistory, past, predict
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.load import LoadSpec
@@ -99,13 +101,27 @@ class Durations:
         return self._past[key]
 
 
-def planned_s(load: LoadSpec, configurations: int) -> float:
-    """Return the seconds of traffic that a load test plans, or the time budget of one that searches."""
+def planned_s(load: LoadSpec, configurations: int, trace: Trace | None = None) -> float:
+    """Return the seconds of traffic that a load test plans, or the time budget of one that searches.
+
+    Args:
+        load: the question.
+        configurations: their number.
+        trace: its arrivals, if they are recorded.
+    """
+
+    def point_s(rate: float | None) -> float:
+        if trace is not None and load.duration_s is None:  # each turn replays the whole of it
+            return turns * trace.length_s(rate)
+        return load.effective_duration_s + turns * load.warmup_s
+
     several = configurations > 1 or load.question in ("together", "batching")
     turns = load.turns or (SEVERAL_TURNS if several else 1)
-    point_s = load.effective_duration_s + turns * load.warmup_s
+    points_s = [point_s(rate) for rate in load.rates or (None,)]
     if load.question == "traffic":
-        return configurations * max(1, len(load.rates)) * point_s
+        return configurations * sum(points_s)
     if load.question == "together":  # each alone, and all at the same time
-        return (configurations + 1) * point_s
-    return configurations * ((load.budget_s or DEFAULT_BUDGET_S) + point_s)
+        return sum(points_s) + max(points_s)
+    if load.question == "batching":  # the best batch sizes and delays, and no batching
+        return SERVICE_TIMES_S + (SHORTLIST + 1) * points_s[0]
+    return configurations * ((load.budget_s or DEFAULT_BUDGET_S) + points_s[0])

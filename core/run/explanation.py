@@ -14,7 +14,6 @@ them, and they are deleted with the trial. Runs in the parent: it starts workers
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -41,8 +40,9 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import PRUNED, Store
 from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError
+from core.wire.files import read_result
 from core.wire.output_check import different_outputs_words
-from core.wire.profile_passes import Passes, passes_from_dict, turns
+from core.wire.profile_passes import Passes, passes_from_json, turns
 from core.wire.provenance import fingerprint_difference
 from core.wire.runtime import OWN, runtime
 
@@ -255,10 +255,10 @@ def explained_at(store: Store, of: Pair) -> float | None:
 
 def _read(path: Path) -> Passes | None:
     try:
-        return passes_from_dict(json.loads(path.read_text()))
+        return passes_from_json(read_result(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise WorkerError(
             f"The profiled passes of these two results cannot be read: {error}.", hint="Explain them again."
         ) from error

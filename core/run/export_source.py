@@ -41,7 +41,7 @@ def export_source_of(store: Store, trial: Trial) -> ExportSource:
 
     A load test that looked for the best dynamic batching has it in its configuration.
     """
-    trial = _with_best_batching(trial)
+    trial = with_best_batching(trial)
     record = store.model(trial.model_sha256) if trial.model_sha256 else None
     return ExportSource(
         trial=trial,
@@ -52,7 +52,8 @@ def export_source_of(store: Store, trial: Trial) -> ExportSource:
     )
 
 
-def _with_best_batching(trial: Trial) -> Trial:
+def with_best_batching(trial: Trial) -> Trial:
+    """Return a load test that looked for the best dynamic batching with it in its configuration."""
     load: Any = trial.facts.get("load")
     best: Any = None if load is None else best_batching(load["batching"])
     if best is None:

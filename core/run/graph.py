@@ -26,7 +26,7 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import HOME_HINT, StoreError, TunerError, WorkerError
-from core.wire.files import made_private
+from core.wire.files import made_private, read_result
 from core.wire.graph import Graphs, graphs_from_json
 from core.wire.runtime import OWN, runtime
 
@@ -185,6 +185,6 @@ def _graph_folder(store: Store) -> Path:
 def _read_graphs(path: Path) -> Graphs | None:
     """The graphs stored at `path`; None where there are none that this version reads."""
     try:
-        return graphs_from_json(path.read_bytes())
+        return graphs_from_json(read_result(path))
     except (OSError, TunerError):
         return None

@@ -23,6 +23,7 @@ from core.evidence.comparison import (
     same_request,
     with_references,
 )
+from core.evidence.load.arrivals import Trace
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RawComparison
 from core.process.job_worker import Run
@@ -299,6 +300,7 @@ def load(
     *,
     model_name: str | None = None,
     wait_quiet_s: float = 0.0,
+    trace: Trace | None = None,
 ) -> Job:
     """Put one or more configurations under traffic; the trial's id identifies the job.
 
@@ -307,6 +309,7 @@ def load(
         load: what is asked.
         model_name: of the first configuration; None: the file's.
         wait_quiet_s: see `tune`.
+        trace: the arrivals, if they are recorded, for its planned duration.
     """
     first = configurations[0].spec
     trial = _trial(first, kind="load", model_name=model_name)
@@ -319,7 +322,7 @@ def load(
         specs=[one.spec for one in configurations],
         trials=(trial,),
         wait_quiet_s=wait_quiet_s,
-        predicted_s=planned_s(load, len(configurations)),
+        predicted_s=planned_s(load, len(configurations), trace),
     )
 
 

@@ -5,7 +5,7 @@ another process of the ORT default for a few rounds. Its interval is that of `In
 from the third launch on: one process may be slow for its whole life, which its own rounds cannot show.
 Estimates are kept while Live is on, so returning to a configuration continues its estimate. Outputs are not
 compared, and nothing is stored. Live yields the machine to every waiting job, and ends after a minute without
-a request.
+a request, or when it has the machine again without one: two of them would hand it to each other all the time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from core.run.preparation import prepare_trial, resolve_trial
 from core.run.prior import prior_of
 from core.spec import TrialSpec, ort_default
 from core.spec.effort import Effort
-from core.store import Store
 from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error
 
 IDLE_S = 60.0  # without a request: then it ends
@@ -67,7 +66,6 @@ class LiveRequest:
     visitor: str  # id of the visitor
     spec: TrialSpec
     label: str  # text at its point
-    store: Store | None = None  # as its person sees it; None: that of who started the preview
     at: float = field(default_factory=time.monotonic)
 
     @property
@@ -222,7 +220,7 @@ class _Live:
         self.started = 0  # number of processes
 
     def run(self) -> int:
-        """Serve requests until none came for a minute or all visitors left; return how many were served."""
+        """Serve requests until there are no more, see the text above; return how many were served."""
         shown, last = 0, time.monotonic()
         while (time.monotonic() - last < IDLE_S and self.wishes.wanted) or not self.wishes.close():
             self.service.on_progress(Progress(stage="live", done=shown, total=0))
@@ -230,7 +228,8 @@ class _Live:
             if self.service.cancel.is_set():
                 raise Cancelled("The live preview was switched off.", hint="Switch it on again to continue.")
             if wish is None:
-                self.service.give_way()
+                if self.service.give_way() and self.wishes.close():
+                    break
                 continue
             try:
                 self._estimate(wish)
@@ -294,7 +293,7 @@ class _Live:
         """Run one launch: a fresh process against one of the default new to it; False: invalid."""
         reference = self._unpaired_default(wish, found)
         self._check_wanted(wish)
-        candidate = self._start(self._entry(wish, wish.spec, wish.label), wish.key, wish)
+        candidate = self._start(self._entry(wish.spec, wish.label), wish.key, wish)
         try:
             rounds = self._rounds(wish, reference, candidate)
         finally:
@@ -383,7 +382,7 @@ class _Live:
 
     def _start_default(self, wish: LiveRequest) -> _WarmProcess:
         spec = ort_default(wish.spec)
-        return self._start(self._entry(wish, spec, "ONNX Runtime's default"), spec.key(), wish)
+        return self._start(self._entry(spec, "ONNX Runtime's default"), spec.key(), wish)
 
     def _unpaired_default(self, wish: LiveRequest, found: _EstimateData) -> _WarmProcess:
         """A process of the default that is new to this configuration; a fresh one replaces the oldest."""
@@ -396,10 +395,9 @@ class _Live:
             warm.pop(0).worker.kill()
         return one
 
-    def _entry(self, wish: LiveRequest, spec: TrialSpec, label: str) -> Entry:
-        store = wish.store or self.service.store
-        resolved = resolve_trial(spec, store, self.service.run)
-        prepared = prepare_trial(resolved, store, self.service.run)
+    def _entry(self, spec: TrialSpec, label: str) -> Entry:
+        resolved = resolve_trial(spec, self.service.store, self.service.run)
+        prepared = prepare_trial(resolved, self.service.store, self.service.run)
         return entry_of(label, resolved, prepared)
 
     def _start(self, entry: Entry, key: str, wish: LiveRequest) -> _WarmProcess:

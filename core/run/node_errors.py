@@ -29,8 +29,8 @@ from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.steps import Step, check_libraries
 from core.store import ModelRecord, Store
 from core.wire.errors import HOME_HINT, Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
-from core.wire.files import made_private, written_whole
-from core.wire.profile_passes import Passes, passes_from_dict
+from core.wire.files import made_private, read_result, written_whole
+from core.wire.profile_passes import Passes, passes_from_json
 
 VERSION = 1  # of the stored answer
 QUANTIZED = ("int8_dynamic", "int8_static", "int4")
@@ -261,8 +261,12 @@ def located_at(store: Store, record: ModelRecord) -> float | None:
 
 
 def _passes(folder: Path) -> Passes | None:
-    data = _read(folder / "passes.json")
-    return None if data is None else passes_from_dict(data)
+    try:
+        return passes_from_json(read_result(folder / "passes.json"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(error) from error
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -79,8 +79,15 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
         record = resolve_model(store, wanted, run=run, any_version=foreign)
     if wanted is not None and record.sha256 != wanted:
         raise another_model(record.path, record.sha256, wanted)
+    content = spec.model.content_sha256
+    if content is not None and record.content_sha256 != content:
+        raise SpecError(
+            f"`{record.path}` has other external weights than the configuration requires: the SHA-256 of all "
+            f"its files begins with `{record.content_sha256[:12]}` instead of `{content[:12]}`.",
+            hint="Restore the weights of the configuration.",
+        )
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
-    model = spec.model.model_copy(update={"path": path, "sha256": record.sha256})
+    model = spec.model.model_copy(update={"path": path, "sha256": record.sha256, "content_sha256": None})
     found = {"model": model, "session": pinned(spec.session), "runtime": runtimes.pinned(spec.runtime)}
     return Resolved(record=record, spec=spec.model_copy(update=found))
 

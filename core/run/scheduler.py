@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -72,7 +72,7 @@ class Scheduler:
         queue: MachineQueue | None = None,
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
-        check_start: Callable[[Actor], None] = lambda actor: None,
+        check_start: Callable[[Actor, float], None] = lambda actor, running_s: None,
     ) -> None:
         """Start the thread, and clean up rows that ended processes left in the store.
 
@@ -86,8 +86,8 @@ class Scheduler:
             admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
                 baseline, a continued comparison) were admitted when they were stored, but for their native
                 libraries: these need an admin in every job.
-            check_start: raises a `TunerError` if a person may use the machine no more; asked when a job is
-                submitted, and again when it is its turn.
+            check_start: raises a `TunerError` if a person may use the machine no more, who has it for so many
+                seconds in a turn that runs; see `check_start`.
         """
         self.store = store
         self._admit, self._check_start = admit, check_start
@@ -132,7 +132,7 @@ class Scheduler:
         self._refuse_when_closed()
         store = self.store
         if actor is not None:
-            self._check_start(actor)
+            self.check_start(actor)
             store = store.for_person(actor.person, sees_all=actor.sees_all)
         entry = self._store_and_register(job, threading.Event(), store)
         entry.person = "" if actor is None else actor.person
@@ -150,6 +150,18 @@ class Scheduler:
             ids = [one.id for one in job.trials] or [job.id]
             audit.record(action, job.what, folder=self.store.folder, kind=job.kind, ids=ids)
         return job.follow or job.id
+
+    def check_start(self, actor: Actor) -> None:
+        """Refuse a person who may use the machine no more; asked at submission and at each turn of a job.
+
+        Raises:
+            TunerError: with the reason.
+        """
+        with self._changed:
+            current = self._current
+            place = None if current is None or current.store.actor.person != actor.person else current.place
+            running_s = 0.0 if place is None or place.lock is None else time.monotonic() - place.taken
+        self._check_start(actor, running_s)
 
     def _enter(self, entry: Queued, *, gives_way: bool = False) -> None:
         predicted_s = None if gives_way else self._durations.predicted_s(entry.job, self._fingerprint)
@@ -254,13 +266,24 @@ class Scheduler:
             entry = self._job(job_id)
             return None if entry is None else entry.person
 
-    def is_hidden(self, job_id: str, actor: Actor) -> bool:
-        """Whether a person may not know of a job, because it or its result is private to another."""
-        with self._changed:
-            entry = self._job(job_id)
-        if entry is None or actor.sees_all or entry.person == actor.person:
+    def is_hidden(self, ids: Iterable[str], actor: Actor) -> bool:
+        """Whether a person may not know of a job, because it, its result or a model is private to another.
+
+        Args:
+            ids: of jobs; also of results and models.
+            actor: the person.
+        """
+        if actor.sees_all:
             return False
-        return entry.private or bool(self.store.for_person(actor.person, sees_all=False).hidden(entry.ids))
+        with self._changed:
+            jobs = {one: self._job(one) for one in ids}
+        refs = [one for one, entry in jobs.items() if entry is None]
+        for entry in jobs.values():
+            if entry is not None and entry.person != actor.person:
+                if entry.private:
+                    return True
+                refs += [*entry.ids, *entry.job.models]
+        return bool(refs and self.store.for_person(actor.person, sees_all=False).hidden(refs))
 
     def line(self, actor: Actor) -> list[Entry]:
         """Return the machine's queue for a person, who reads own private jobs of this process in full."""
@@ -377,12 +400,13 @@ class Scheduler:
         """Take the machine for the job whose turn it is; None: it is not free."""
         for entry in candidates:
             try:
-                if entry.place is None:
-                    self._enter(entry)
+                with self._changed:  # one that was cancelled meanwhile must not enter again
+                    if entry.place is None and entry in (*self._paused, *self._waiting):
+                        self._enter(entry)
             except StoreError as error:
                 self._drop(entry, error)
                 return None
-        places = {entry.place: entry for entry in candidates if entry.place is not None}
+        places = {place: entry for entry in candidates if (place := entry.place) is not None}
         try:
             taken = self.queue.take(list(places))
         except StoreError as error:
@@ -410,7 +434,7 @@ class Scheduler:
         """Run one job and record its end; the thread of the job."""
         try:
             with audit.acting(entry.who), entry.turn:
-                ending = self._run_work(entry, partial(self._begin_turn, entry))
+                ending = self._run_work(entry, partial(self._hold, entry))
             if ending.state == "COMPLETE":
                 self._durations.note(entry.job, time.monotonic() - entry.began)
             self._job_log.finish(entry, ending)
@@ -423,30 +447,31 @@ class Scheduler:
                 self._changed.notify_all()
         entry.ended.set()
 
-    def _begin_turn(self, entry: Queued) -> None:
-        """Hold the machine for the first turn of a job, whose person may have used it up by now."""
-        self._hold(entry)
-        if entry.person:
-            self._check_start(entry.store.actor)
-
     def _hold(self, entry: Queued) -> None:
-        """Let the turn of a job hold the machine, which was taken for it, and a fork server."""
+        """Let the turn of a job hold the machine, which was taken for it, and a fork server.
+
+        Raises:
+            Cancelled: the job was cancelled meanwhile.
+            TunerError: its person has used up the machine by now, perhaps with earlier turns of this job.
+        """
         entry.turn.callback(self._leave, entry)
         entry.turn_began = time.monotonic()
         if entry.cancel.is_set():
             raise _cancelled()
+        if entry.person:
+            self.check_start(entry.store.actor)
         entry.turn.enter_context(self._fork_server)
 
     def _leave(self, entry: Queued) -> None:
         """Give up the place of a job in the queue, and record the time that it had the machine."""
-        place, entry.place = entry.place, None
         with self._changed:
+            place, entry.place = entry.place, None
             self._entries = 0.0, []
         if place is None:
             return
-        has_run, seconds = place.ticket.running, time.monotonic() - entry.turn_began
         self.queue.leave(place)
-        if has_run:
+        if place.ticket.running:
+            seconds = time.monotonic() - place.taken
             began = time.time() - seconds
             with contextlib.suppress(StoreError):
                 self.store.add_machine_time(entry.store.actor.person, began=began, seconds=seconds)
@@ -484,10 +509,10 @@ class Scheduler:
 
     def _pause(self, entry: Queued) -> float:
         """Give way if the turn is too long, and another person or process waits."""
-        entry = _outermost(entry)
-        if time.monotonic() - entry.turn_began < MOST_TURN_S:
+        outer = _outermost(entry)
+        if time.monotonic() - outer.turn_began < MOST_TURN_S:
             return 0.0
-        own = os.getpid(), entry.person
+        own = os.getpid(), outer.person
         if all((one.pid, one.person) == own for one in self.queue.entries() if not one.running):
             return 0.0
         return self._give_way(entry)
@@ -497,12 +522,21 @@ class Scheduler:
 
         Raises:
             Cancelled: the job was cancelled meanwhile.
-            StoreError: the queue cannot be used any more.
+            TunerError: its person may use the machine no more, or the queue cannot be used any more.
         """
-        entry = _outermost(entry)
         if all(one.running for one in self.queue.entries()):
             return 0.0
-        began = time.monotonic()
+        outer, began = _outermost(entry), time.monotonic()
+        try:
+            self._take_later(outer)
+        except TunerError:
+            if outer is not entry:  # the job around it must not continue without the machine
+                outer.cancel.set()
+            raise
+        return time.monotonic() - began
+
+    def _take_later(self, entry: Queued) -> None:
+        """Give the machine up, and wait for a later turn."""
         entry.turn.close()
         self._job_log.set_progress(entry, Progress(stage="waits for other jobs", done=0, total=0))
         self._enter(entry, gives_way=True)
@@ -520,7 +554,6 @@ class Scheduler:
             raise _cancelled()
         self._hold(entry)
         self._job_log.record_turn(entry, Progress(stage="start", done=0, total=0))
-        return time.monotonic() - began
 
     def _wait_quiet(self, entry: Queued) -> None:
         """Wait for an idle machine before the job begins, so that its duration excludes the wait."""
@@ -581,7 +614,7 @@ class Scheduler:
 
     def _status(self, entry: Queued, asked: str) -> Status:
         """The status with the place in the machine's queue; called under the lock."""
-        held = entry.place  # read once: the thread of the job gives it up without the lock
+        held = entry.place
         if entry.state != "WAITING" or held is None:
             return entry.status(asked)
         order = self._order()

@@ -78,10 +78,15 @@ class ProviderSpec(Spec):
 
 
 class ModelRef(Spec):
-    """A model: its path, and the SHA-256 of the `.onnx` file when it is known."""
+    """A model: its path, and the SHA-256 of the `.onnx` file when it is known.
+
+    In files, a model with external weights also has `content_sha256`, which covers them. Stored requests have
+    not.
+    """
 
     path: str
     sha256: str | None = None
+    content_sha256: str | None = None
     precision: Literal["fp32", "fp16"] = "fp32"
     keep_io_types: bool = True
 
@@ -89,11 +94,13 @@ class ModelRef(Spec):
     def _check(self) -> ModelRef:
         if not self.path.strip():
             raise SpecError("`model.path` is empty.", hint="Write the path of an .onnx file.")
-        if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
-            raise SpecError(
-                f"`model.sha256` must be 64 hexadecimal digits in lower case, but got `{self.sha256[:80]}`.",
-                hint="Copy it from `sha256sum`, or remove it.",
-            )
+        for name in ("sha256", "content_sha256"):
+            digest = getattr(self, name)
+            if digest is not None and not _SHA256.fullmatch(digest):
+                raise SpecError(
+                    f"`model.{name}` must be 64 hexadecimal digits in lower case, but got `{digest[:80]}`.",
+                    hint="Copy it from the exported file, or remove it.",
+                )
         return self
 
 

@@ -298,9 +298,10 @@ def _rotate(log: Path) -> None:
             return
     except FileNotFoundError:
         return
-    for age in range(FILES - 1, 0, -1):
-        with contextlib.suppress(FileNotFoundError):
-            (log / (_older(age - 1) if age > 1 else _CURRENT)).replace(log / _older(age))
+    # up to the first gap, or the oldest is replaced; a killed writer left a gap, and its files move only once
+    free = next((age for age in range(1, FILES) if not (log / _older(age)).exists()), FILES - 1)
+    for age in range(free, 0, -1):
+        (log / (_older(age - 1) if age > 1 else _CURRENT)).replace(log / _older(age))
 
 
 def _older(age: int) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from core.store.database import not_written, remove_drafts
@@ -13,7 +14,8 @@ from core.store.records import CheckResult
 from core.store.store import Store
 
 PREFIX = "ortune-auto-"
-_NAME = re.compile(rf"{PREFIX}[0-9]{{8}}-[0-9]{{6}}(-[0-9]+)?\.db")
+_NAME = re.compile(rf"{PREFIX}([0-9]{{8}}-[0-9]{{6}})(?:-([0-9]+))?\.db")  # earlier versions added numbers
+_TIME = "%Y%m%d-%H%M%S"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +43,11 @@ class BackupFolder:
         self.folder, self.keep = folder, keep
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+            found = {path: order for path in folder.iterdir() if (order := _order(path))}
         except OSError as error:
             raise not_written(folder, error.strerror or str(error)) from error
-        # the oldest first; new ones are appended, so a clock that was set back does not make them the oldest
-        self._files = sorted(found, key=lambda path: path.stem)
+        self._files = sorted(found, key=lambda path: found[path])  # the oldest first
+        self._last = found[self._files[-1]][0] if found else datetime.min
 
     def add(self, store: Store) -> Backup:
         """Copy the store to a new file of the folder and check the copy; then delete the oldest backups.
@@ -56,7 +58,7 @@ class BackupFolder:
             StoreError: the copy cannot be written; then no older backup is deleted.
         """
         remove_drafts(self.folder, PREFIX)
-        path = self._free_path()
+        path = self._next_path()
         found = store.backup(path)
         self._files.append(path)
         gone = [] if found.damaged else self._files[: -self.keep]
@@ -66,10 +68,21 @@ class BackupFolder:
         self._files = [one for one in self._files if one not in gone or one.exists()]
         return Backup(path=path, found=found, removed=sum(not one.exists() for one in gone))
 
-    def _free_path(self) -> Path:
-        stem, number = time.strftime(f"{PREFIX}%Y%m%d-%H%M%S"), 0
-        path = self.folder / f"{stem}.db"
-        while path.exists():
-            number += 1
-            path = self.folder / f"{stem}-{number}.db"
-        return path
+    def _next_path(self) -> Path:
+        """Return a name later than all others: a clock that was set back must not make it the oldest."""
+        now = datetime.fromtimestamp(int(time.time()))
+        while True:
+            self._last = max(now, self._last + timedelta(seconds=1))
+            path = self.folder / f"{PREFIX}{self._last:{_TIME}}.db"
+            if not path.exists():  # another process may back up into the same folder
+                return path
+
+
+def _order(path: Path) -> tuple[datetime, int] | None:
+    """Return the place of a backup among the others; None: it is another file."""
+    if not (name := _NAME.fullmatch(path.name)):
+        return None
+    try:
+        return datetime.strptime(name[1], _TIME), int(name[2] or 0)
+    except ValueError:
+        return None

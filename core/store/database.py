@@ -10,11 +10,13 @@ this package imports `sqlite3`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import os
 import re
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,7 +29,7 @@ from core.process import scratch
 from core.store.rows import ACCURACIES, COMPARISONS, TRIALS
 from core.wire.errors import StoreError
 from core.wire.files import home as home
-from core.wire.files import is_private, made_private, private_opener
+from core.wire.files import is_private, made_private, private_opener, sync
 
 Connection = sqlite3.Connection  # for annotations in this package
 
@@ -37,6 +39,7 @@ APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
 BUSY_S = 10.0  # how long a writer waits for the write of another process
 CHECK_BYTES = 64 << 20  # larger files are not checked at every start
+_BESIDE_BYTES = 64 << 10  # SQLite's smallest files beside the store take about half of it
 _DRAFT = re.compile(
     r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,9})\.part(-journal|-wal|-shm)?"
 )  # of a copy, see `copy_of`
@@ -204,15 +207,15 @@ def _created_private(path: Path) -> None:
 class Database:
     """One SQLite file in the current format."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the file; see `Store` for the errors."""
+    def __init__(self, path: Path, *, is_copy: bool = False) -> None:
+        """Open or create the file; see `Store` for the errors. A damaged copy is not renamed."""
         self.path = path
         try:
             check_header(path)
             _created_private(path)
             self._prepare()
         except ERRORS as error:
-            if not is_damage(error):
+            if is_copy or not is_damage(error):
                 raise store_error(path, error) from error
             kept = rename_damaged(path)
             raise StoreError(
@@ -363,11 +366,23 @@ def _view(path: Path) -> Iterator[sqlite3.Connection]:
             db.execute("BEGIN")
             db.execute("PRAGMA user_version").fetchone()  # reads the file; `BEGIN` alone does not
         except sqlite3.Error as error:
-            if not (_cannot_write(error) and path.is_file() and path.stat().st_size):
+            if not (path.is_file() and path.stat().st_size and _cannot_write(path, error)):
                 raise
             opened.close()
+            opened.enter_context(_no_damage_without_locks(path))
             db = opened.enter_context(_read_only_view(path, error))
         yield db
+
+
+@contextmanager
+def _no_damage_without_locks(path: Path) -> Iterator[None]:
+    """Let damage be told but not acted on: without locks, a write of another process looks the same."""
+    try:
+        yield
+    except ERRORS as error:
+        if is_damage(error):
+            raise store_error(path, error) from error
+        raise
 
 
 @contextmanager
@@ -531,7 +546,8 @@ def store_error(path: Path, error: Exception) -> StoreError:
         return StoreError(
             f"The disk is full: `{path}` could not be written.", hint="Free disk space and try again."
         )
-    if code.startswith("SQLITE_READONLY") or (code.startswith("SQLITE_CANTOPEN") and path.is_file()):
+    is_closed = code.startswith("SQLITE_CANTOPEN") and path.is_file() and not _is_writable(path)
+    if code.startswith("SQLITE_READONLY") or is_closed:
         return StoreError(
             f"The result store `{path}` may not be written.",
             hint="Give yourself write permission, or set ORTUNE_HOME to another folder.",
@@ -554,9 +570,22 @@ def not_written(target: Path, why: str) -> StoreError:
     )
 
 
-def _cannot_write(error: sqlite3.Error) -> bool:
+def _cannot_write(path: Path, error: sqlite3.Error) -> bool:
+    """Whether SQLite failed because nothing can be written; it says the same when descriptors run out."""
     code = getattr(error, "sqlite_errorname", "") or ""
-    return code.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY"))
+    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
+        return _no_space(path) or not _is_writable(path)
+    return code.startswith(("SQLITE_FULL", "SQLITE_READONLY"))
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether SQLite could write a file and others beside it; tried, because nothing else shows a quota."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(_BESIDE_BYTES))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)  # no descriptor is left to try it with
+    return os.access(path, os.W_OK)
 
 
 def _no_space(path: Path) -> bool:
@@ -607,7 +636,7 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
             db.backup(other)
             other.execute("PRAGMA journal_mode = DELETE")
         draft.rename(target)
-        sync_folder(target.parent)
+        sync(target.parent)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -627,13 +656,3 @@ def _remove_equal(kept: Path, pattern: str) -> None:
         with contextlib.suppress(OSError):
             if other != kept and filecmp.cmp(kept, other, shallow=False):
                 other.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, so that a new file survives a power failure."""
-    with contextlib.suppress(OSError):  # Windows opens no folders; some network disks cannot
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -98,9 +98,9 @@ class Shelf:
         path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
             made_private(self.folder)
-            with written_whole(content) as draft:
+            with written_whole(content, durable=True) as draft:
                 draft.write_text(text(found["profile"] if is_profile else found["summary"]), "utf-8")
-            with written_whole(path) as draft:
+            with written_whole(path, durable=True) as draft:
                 draft.write_text(text(asdict(one)), encoding="utf-8")
         except OSError as error:
             with suppress(OSError):

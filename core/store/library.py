@@ -23,8 +23,8 @@ from core.process.job_worker import Run, run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, audit, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
-from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, nearest
-from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular
+from core.wire.errors import HOME_HINT, ModelError, SpecError, StoreError, WorkerError, nearest
+from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular, sync
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # version of the reply of `inspect`; increase it when the reply changes, to clear the cache
@@ -192,7 +192,7 @@ def _made_sample(name: str) -> Path:
 
 def _record_of_file(store: Store, path: Path, run: Run, *, any_version: bool = False) -> ModelRecord:
     info = inspect_cached(store, path, run=run, any_version=any_version)
-    known = store.model(info["content_sha256"])
+    known = _known(store, info)
     if known is not None:
         return replace(known, path=str(path), info=info)
     return ModelRecord(
@@ -290,14 +290,21 @@ def import_file(
 ) -> ModelRecord:
     """Add the model at `path` to the library without a copy (an export, a sample, a file of the server).
 
-    A model of the same content in the library keeps its name; `note` and `details` are stored.
+    A model of the same content in the library keeps its name; `note` and `details` are stored, unless another
+    person added it.
+
+    Raises:
+        PrivateError: the model is private to another person.
     """
     info = inspect_cached(store, path, run=run)
-    known = store.model(info["content_sha256"])
-    if known is not None and Path(known.path).is_file() and not (note or details):
-        return known
-    record = _new_record(store, info, path.absolute(), known.name if known else name, source)
-    record = replace(record, note=note, details=dict(details or {}))
+    known = _known(store, info)
+    if known is not None:
+        unchanged = not (note or details) or store.is_of_another(known.content_sha256)
+        if unchanged and Path(known.path).is_file():
+            return known
+        store.refuse_others([known.content_sha256], "replaced")
+    given = {"name": name, "source": source, "note": note, "details": dict(details or {})}
+    record = _record(store, info, path.absolute(), known, given)
     store.put_model(record)
     _imported(store, record)
     return record
@@ -328,6 +335,7 @@ def import_files(
     Raises:
         ModelError: not exactly one `.onnx`, a file that the model does not refer to, or no valid model.
         StoreError: the folder cannot be written, or the disk is full.
+        PrivateError: the model is private to another person.
     """
     named = dict(files) if isinstance(files, Mapping) else {file.name: file for file in files}
     onnx = _check_names(named)
@@ -335,7 +343,7 @@ def import_files(
         _collect(named, staging, move=move)
         info = _inspect(staging / onnx, run)
         _refuse_unreferenced(named, onnx, info)
-        return _add_folder(store, staging, onnx, info, name=name, source=source, details={})
+        return _add_folder(store, staging, onnx, info, {"name": name, "source": source}, run)
 
 
 def import_folder(
@@ -364,9 +372,11 @@ def import_folder(
 
     Raises:
         ModelError: the file is no valid model.
+        PrivateError: the model is private to another person.
     """
     info = _inspect(folder / model, run)
-    return _add_folder(store, folder, model, info, name=name, source=source, details=details)
+    given = {"name": name, "source": source, "details": dict(details)}
+    return _add_folder(store, folder, model, info, given, run)
 
 
 @contextlib.contextmanager
@@ -396,23 +406,32 @@ def _add_folder(
     staging: Path,
     model: str,
     info: wire.ModelInfo,
-    *,
-    name: str,
-    source: str,
-    details: Mapping[str, Any],
+    given: Mapping[str, Any],
+    run: Run,
 ) -> tuple[ModelRecord, bool]:
     """Move the files in `staging` to their final folder, unless the library has this content already."""
-    known = store.model(info["content_sha256"])
-    if known is not None and _is_whole(store, known):
+    known = _known(store, info)
+    if known is not None and _is_whole(store, known, run):
         return known, False
+    if known is not None:
+        store.refuse_others([known.content_sha256], "replaced")
     path = _settle(staging, store.folder / "models" / info["content_sha256"]) / model
     info["path"] = str(path)
     _cache(store, path, _stamps(path, _locations(info)), info)
-    record = _new_record(store, info, path, known.name if known else name, source)
-    record = replace(record, details=dict(details))
+    record = _record(store, info, path, known, given)
     store.put_model(record)
     _imported(store, record)
     return record, True
+
+
+def _known(store: Store, info: wire.ModelInfo) -> ModelRecord | None:
+    """Return the library's record of this content, whoever added it.
+
+    Raises:
+        PrivateError: the model is private to another person.
+    """
+    store.refuse_hidden([info["content_sha256"]])
+    return store.model(info["content_sha256"])
 
 
 def _imported(store: Store, record: ModelRecord) -> None:
@@ -420,14 +439,11 @@ def _imported(store: Store, record: ModelRecord) -> None:
     audit.record("import", what, folder=store.folder, source=record.source, ids=[record.content_sha256])
 
 
-def _is_whole(store: Store, record: ModelRecord) -> bool:
-    """Whether the files of a model are unchanged since an inspection that found this content."""
-    cached = store.cached_info(record.path)
-    if cached is None or not Path(record.path).is_file():
-        return False
-    stamps, info = cached
-    same = info["content_sha256"] == record.content_sha256
-    return same and stamps == _stamps(Path(record.path), _locations(info))
+def _is_whole(store: Store, record: ModelRecord, run: Run) -> bool:
+    """Whether the files of a model still have its content."""
+    with contextlib.suppress(ModelError, WorkerError):  # missing, or no model any more
+        return inspect_cached(store, Path(record.path), run=run)["content_sha256"] == record.content_sha256
+    return False
 
 
 # --- removing models ----------------------------------------------------------------------------------------
@@ -467,6 +483,8 @@ def descendants(store: Store, content_sha256: str) -> list[str]:
 def remove_model(store: Store, content_sha256: str) -> None:
     """Remove a model from the library; imported files are deleted, files at other places are kept.
 
+    What is private to others counts, too, but is not named.
+
     Raises:
         ModelError: a waiting or running trial uses it, or it is the original of variants.
     """
@@ -474,17 +492,21 @@ def remove_model(store: Store, content_sha256: str) -> None:
     if record is None:
         return
     content_sha256 = record.content_sha256
-    if uses := unfinished_trials_of(store, content_sha256):
-        more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
+    everything = store.for_person(store.actor.person, sees_all=True)
+    if count := len(unfinished_trials_of(everything, content_sha256)):
+        uses = unfinished_trials_of(store, content_sha256) or ["a private job of another person"]
+        more = f" and {count - 1} more" if count > 1 else ""
         raise ModelError(
             f"`{record.name}` is in use: {uses[0]}{more}.",
             hint="Wait until that is done, or cancel it first.",
         )
-    if variants := descendants(store, content_sha256):
-        listed = ", ".join(f"`{one}`" for one in variants)
+    if count := len(descendants(everything, content_sha256)):
+        variants = [f"`{one}`" for one in descendants(store, content_sha256)]
+        hidden = count > len(variants)
+        listed = ", ".join([*variants, *["private variants of another person"] * hidden])
         raise ModelError(
             f"`{record.name}` is the original of {listed}: without it ORTune cannot check their outputs.",
-            hint="Remove these variants first.",
+            hint=f"Remove these variants first.{' An admin sees those of others.' * hidden}",
         )
     store.remove_model(content_sha256)  # first: it may be the model of another person
     own = (store.folder / "models" / content_sha256).resolve()
@@ -531,22 +553,42 @@ def _refuse_unreferenced(named: Mapping[str, Path], onnx: str, info: wire.ModelI
 
 
 def _settle(staging: Path, target: Path) -> Path:
-    """Move the files to their final folder; remains of a removed model there are deleted."""
+    """Move the files to their final folder; remains of a removed model there are deleted.
+
+    They are on the disk before the model's row is, so that after a power failure no row names an empty file.
+    """
     if target.exists():
         shutil.rmtree(target)
+    for path in (*staging.rglob("*"), staging):
+        sync(path)
     staging.rename(target)
+    sync(target.parent)
     return target
 
 
-def _new_record(store: Store, info: wire.ModelInfo, path: Path, name: str, source: str) -> ModelRecord:
+def _record(
+    store: Store, info: wire.ModelInfo, path: Path, known: ModelRecord | None, given: Mapping[str, Any]
+) -> ModelRecord:
+    """Return the record of a new model, or that of a `known` one whose files are at `path` now.
+
+    Args:
+        store: holds the library.
+        info: from its inspection.
+        path: of its file.
+        known: the library's record of this content.
+        given: name, source, note and details; a known model keeps its own, unless note or details are given.
+    """
+    if known is not None:
+        if given.get("note") or given.get("details"):
+            known = replace(known, **{**given, "name": known.name})
+        return replace(known, sha256=info["sha256"], path=str(path), info=info)
     return ModelRecord(
         content_sha256=info["content_sha256"],
         sha256=info["sha256"],
-        name=_free_name(store, name.strip() or path.stem, info["content_sha256"]),
         path=str(path),
-        source=source,
         info=info,
         created_at=time.time(),
+        **{**given, "name": _free_name(store, given["name"].strip() or path.stem)},
     )
 
 
@@ -614,8 +656,8 @@ def name_taken(holder: ModelRecord) -> SpecError:
     )
 
 
-def _free_name(store: Store, wanted: str, content_sha256: str) -> str:
-    taken = {record.name for record in store.models() if record.content_sha256 != content_sha256}
+def _free_name(store: Store, wanted: str) -> str:
+    taken = {record.name for record in store.models()}
     name, number = wanted, 1
     while name in taken:
         number += 1

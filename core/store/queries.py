@@ -69,12 +69,13 @@ def page(db: Connection, query: Query, *, offset: int, limit: int) -> tuple[list
     return whole, total
 
 
-def checksums(db: Connection, query: Query) -> list[tuple[str, str]]:
-    """Return id and checksum of every trial, in order; the checksum changes with any change of the row."""
+def checksums(db: Connection, query: Query, limit: int) -> list[tuple[str, str]]:
+    """Return id and checksum of the first trials; the checksum changes with any change of the row."""
     where, bound = _where(query)
     found = db.execute(
-        f"SELECT id, checksum FROM trials WHERE {where} ORDER BY {_ORDERS[query.order]}",  # noqa: S608
-        bound,
+        f"SELECT id, checksum FROM trials WHERE {where}"  # noqa: S608
+        f" ORDER BY {_ORDERS[query.order]} LIMIT :_limit",
+        {**bound, "_limit": limit},
     )
     return [(row["id"], row["checksum"]) for row in found]
 

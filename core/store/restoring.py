@@ -45,9 +45,12 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
     made_folder(target.parent)
     _check_backup(source, target)
     kept = _kept_aside(target) if target.exists() else None
+    is_copied = target.exists()  # else it was damaged, and has been renamed
     try:
         _overwrite(source, target)
     except ERRORS as error:
+        if kept is not None and is_copied:  # the store is unchanged, and a full disk needs the space
+            kept.unlink(missing_ok=True)
         raise store_error(target, error) from error
     audit.record("change", f"store replaced by the backup `{source.name}`", folder=target.parent)
     return kept

@@ -23,6 +23,7 @@ from core.store.statements import put
 from core.wire.errors import PrivateError
 
 MACHINE_TIME_KEPT_S = 31 * 86_400.0
+MACHINE_TURNS_KEPT = 10_000  # the newest, however old: a clock that is ahead must not delete a day of them
 
 _IN = "IN (SELECT value FROM json_each(:ids))"
 
@@ -96,6 +97,18 @@ def hidden(db: Connection, refs: Iterable[str], person: str) -> set[str]:
     )
     found = db.execute(query, {"refs": rows.text(list(refs)), "person": person})
     return {row["value"] for row in found}
+
+
+def refuse_hidden(db: Connection, refs: Iterable[str], actor: Actor) -> None:
+    """Refuse to add a model that another person made private; the words do not say who.
+
+    Raises:
+        PrivateError: one of `refs` is private to another person, and `actor` does not see all.
+    """
+    if not actor.sees_all and hidden(db, refs, actor.person):
+        raise PrivateError(
+            "This model is private to another person of this server.", hint="Ask an admin to share it."
+        )
 
 
 def private_model_names(db: Connection) -> set[str]:
@@ -261,18 +274,25 @@ def _of_models(db: Connection, ids: Sequence[str]) -> list[str]:
 
 
 def add_machine_time(db: Connection, person: str, began: float, seconds: float) -> None:
-    """Add the time of one job to its person, and drop what is older than a month."""
+    """Add the time of one job to its person, and drop what is older than a month, except the newest."""
     db.execute("INSERT INTO machine_time VALUES (?, ?, ?)", (person, began, seconds))
-    db.execute("DELETE FROM machine_time WHERE began < ?", (began - MACHINE_TIME_KEPT_S,))
+    db.execute(
+        "DELETE FROM machine_time WHERE began < ? AND rowid <= (SELECT max(rowid) FROM machine_time) - ?",
+        (began - MACHINE_TIME_KEPT_S, MACHINE_TURNS_KEPT),
+    )
 
 
 def machine_time(db: Connection, since: float) -> dict[str, float]:
     """Return the seconds of machine time of each person since a time, in seconds since the epoch.
 
-    What began later than now was recorded by a clock that was ahead. It would count until then.
+    Of a turn that began earlier, the part since then counts. What began later than now was recorded by a
+    clock that was ahead. It would count until then.
     """
-    query = "SELECT person, sum(seconds) AS used FROM machine_time WHERE began BETWEEN ? AND ? GROUP BY 1"
-    found = db.execute(query, (since, time.time()))
+    query = (
+        "SELECT person, sum(min(began + seconds, :now) - max(began, :since)) AS used FROM machine_time"
+        " WHERE began <= :now AND began + seconds > :since GROUP BY 1"
+    )
+    found = db.execute(query, {"since": since, "now": time.time()})
     return {row["person"]: row["used"] for row in found if rows.is_text(row["person"])}
 
 

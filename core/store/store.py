@@ -292,10 +292,25 @@ class Store:
             found, total = queries.page(db, query, offset=offset, limit=limit)
         return [self._as_ended(_trial_or_damaged(row)) for row in found], total
 
-    def checksums(self, query: Query) -> list[tuple[str, str]]:
-        """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
+    def checksums(self, query: Query, *, limit: int = -1) -> list[tuple[str, str]]:
+        """Return id and checksum of matching trials; the checksum changes whenever its row does.
+
+        Args:
+            query: which trials, and their order.
+            limit: largest number of trials; negative: all.
+        """
         with self._reading() as db:
-            return queries.checksums(db, query)
+            return queries.checksums(db, query, limit)
+
+    def whole_checksums(self, trial_ids: Sequence[str]) -> dict[str, str]:
+        """Return a checksum of each trial together with its raw measurements; unknown ids are left out."""
+        query = (
+            "SELECT trials.id, trials.checksum || ' ' || coalesce(samples.checksum, '') AS checksum"
+            " FROM trials LEFT JOIN samples ON samples.trial = trials.id"
+            " WHERE trials.id IN (SELECT value FROM json_each(?))"
+        )
+        with self._reading() as db:
+            return {row["id"]: row["checksum"] for row in db.execute(query, (rows.text(list(trial_ids)),))}
 
     def digests(self, trial_id: str) -> dict[str, tuple[str, str]]:
         """Return the recorded and the current checksum of a trial: its "result" and its "measurements".
@@ -413,6 +428,23 @@ class Store:
         """
         with self._reading() as db:
             sharing.refuse_others(db, ids, self.actor, what)
+
+    def refuse_hidden(self, refs: Iterable[str]) -> None:
+        """Refuse to add a model that is private to another person.
+
+        Args:
+            refs: its content hash, and paths.
+
+        Raises:
+            PrivateError: it is, and this store's person does not see all.
+        """
+        with self._reading() as db:
+            sharing.refuse_hidden(db, refs, self.actor)
+
+    def is_of_another(self, content_sha256: str) -> bool:
+        """Whether another person added this model; one without a person belongs to who sees all."""
+        person = self.visibility([content_sha256]).get(content_sha256, Visibility()).person
+        return person != self.actor.person and not (self.actor.sees_all and not person)
 
     def private_model_names(self) -> set[str]:
         """Return the names of all private models, whoever reads: to keep them out of texts for others."""
@@ -587,6 +619,14 @@ class Store:
         with self._reading() as db:
             return self._undamaged(COMPARISONS, select(db, COMPARISONS, wanted, limit, where, **bound))
 
+    def comparison_checksums(
+        self, *, model_sha256: str, state: str | None = None, limit: int = 200
+    ) -> list[tuple[str, str]]:
+        """Return id and checksum of the rows that `comparisons` reads, and of damaged ones."""
+        with self._reading() as db:
+            found = select(db, COMPARISONS, {"model_sha256": model_sha256, "state": state}, limit, _NO_STAGE)
+            return [(row["id"], row["checksum"]) for row in found]
+
     def comparison_studies(self) -> list[str]:
         """Return the studies that have comparisons: sweeps, scorecards and searches."""
         query = "SELECT DISTINCT study FROM comparisons WHERE study <> ''"
@@ -711,11 +751,20 @@ class Store:
         of the database and are not copied.
 
         Raises:
-            StoreError: the file exists already or cannot be written; or the store is damaged.
+            StoreError: the file exists already or cannot be written; or the store is damaged. A copy with
+                damage that hides rows is deleted.
         """
         self._database.copy_to(target)
+        try:
+            found = _checked(Database(target, is_copy=True))
+        except StoreError as error:
+            target.unlink(missing_ok=True)  # else such copies would fill the disk
+            raise StoreError(
+                f"The copy `{target}` failed its check and was deleted. {error.message}",
+                hint="The store itself may be damaged: start ORTune again, which checks it.",
+            ) from error
         audit.record("export", f"backup `{target.name}`", folder=self.folder)
-        return _checked(Database(target))
+        return found
 
     def check(self) -> CheckResult:
         """Read all rows and count valid and damaged ones."""
@@ -763,6 +812,11 @@ class Store:
             _interrupt(db, COMPARISONS, "comparison", is_alive)
             _interrupt(db, STUDIES, "search", is_alive, hint="Continue the search.")
         return interrupted
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of trials of every kind, comparisons and searches that wait or run."""
+        with self._database.reading() as db:
+            return [row["id"] for table in (TRIALS, COMPARISONS, STUDIES) for row in _unfinished(db, table)]
 
     def hold(self, one: Ended, why: str, file: Path | None = None) -> None:
         """Let all reads of this process return a row that the database could not take, until it is written.
@@ -865,23 +919,30 @@ class Store:
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
-        """Store a model, or replace the record of the same content.
+        """Store a model, or replace the record of the same content, whose person and privacy stay.
 
-        A private model becomes shared when a second person adds it.
+        The record of another person stays as it is, unless this store's person sees all.
+
+        Raises:
+            PrivateError: it is private to another person, or overwrites a model that is.
         """
+        content = record.content_sha256
         variant = record.details.get("variant") or {}
         originals = [variant.get(name) or "" for name in ("root", "parent")]
         with self._database.writing() as db:
-            known = sharing.found(db, [record.content_sha256]).get(record.content_sha256)
+            sharing.refuse_hidden(db, [content, record.path], self.actor)
+            known = sharing.found(db, [content]).get(content)
+            there = db.execute("SELECT 1 FROM models WHERE content_sha256 = ?", (content,)).fetchone()
+            own = (known or Visibility()).person == self.actor.person
+            if there and not own and not self.actor.sees_all:
+                return
             # the model has overwritten any earlier one at this path
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
             insert(db, MODELS.name, MODELS.columns(rows.fields_of(record)), replace=True)
             if known is not None:
-                other = known.person != self.actor.person and not self.actor.sees_all
-                private = known.private and not other
-                sharing.replace(db, record.content_sha256, Visibility(person=known.person, private=private))
+                sharing.replace(db, content, known)
             else:
-                self._record(db, [record.content_sha256], *originals)
+                self._record(db, [content], *originals)
 
     # Damaged rows of models are skipped: their files are inspected again.
 
@@ -1114,16 +1175,20 @@ def _interrupt(
         "message": f"The {noun} {INTERRUPTED}",
         "hint": hint,
     }
-    unfinished = db.execute(
-        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
-    ).fetchall()
-    readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
-    gone = [row for row in readable if not is_alive(row["process"], row["created_at"])]
+    gone = [row for row in _unfinished(db, table) if not is_alive(row["process"], row["created_at"])]
     for one in gone:
         # the clock may have been set back since: no trial ends before it starts
         at = max(time.time(), *(one[name] for name in _BEGINNINGS if isinstance(one[name], float)), 0.0)
         update(db, table, one["id"], {"state": "FAIL", "error": rows.text(error), "finished_at": at})
     return len(gone)
+
+
+def _unfinished(db: Connection, table: Table[Any]) -> list[Row]:
+    """The rows that wait or run, without those whose id or process cannot be read."""
+    found = db.execute(
+        f"SELECT id, process, created_at, started_at FROM {table.name} WHERE {UNFINISHED}"  # noqa: S608
+    )
+    return [row for row in found if rows.is_text(row["id"]) and rows.is_text(row["process"])]
 
 
 def _inspection(row: Row) -> tuple[Stamps, wire.ModelInfo]:

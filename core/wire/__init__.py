@@ -1046,17 +1046,21 @@ class Request(str, Generic[Reply]):
 
     reply: type[Reply]
     most_bytes: int
+    stores: bool
 
-    def __new__(cls, name: str, reply: type[Reply], most_bytes: int = 32 << 20) -> Request[Reply]:
+    def __new__(
+        cls, name: str, reply: type[Reply], most_bytes: int = 32 << 20, *, stores: bool = False
+    ) -> Request[Reply]:
         """Create a request.
 
         Args:
             name: of the job or command.
             reply: type of its reply.
             most_bytes: largest size of all its messages, progress included.
+            stores: it writes into the store's folder, so its error may be a `StoreError`.
         """
         one = super().__new__(cls, name)
-        one.reply, one.most_bytes = reply, most_bytes
+        one.reply, one.most_bytes, one.stores = reply, most_bytes, stores
         return one
 
 
@@ -1073,7 +1077,7 @@ EXPORT = Request("export", ExportReply)
 TRANSFORM = Request("transform", TransformReply, _LARGE)
 ACCURACY = Request("accuracy", AccuracyReply, _LARGE)
 NODE_ERRORS = Request("node_errors", NodeErrorsReply, _LARGE)
-EXPLAIN = Request("explain", ExplainReply)
+EXPLAIN = Request("explain", ExplainReply, stores=True)
 PROFILED_PASS = Request("profiled_pass", PassReply)
 NAMED_MODEL = Request("named_model", NamedModelReply)
 SAMPLES = Request("samples", SamplesReply)
@@ -1081,13 +1085,13 @@ ANSWERS = Request("answers", AnswersReply)
 SETTINGS = Request("settings", SettingsReply)
 CAPABILITIES = Request("capabilities", Capabilities)
 READ_PROFILE = Request("read_profile", ReadProfileReply, _LARGE)
-INSTALL = Request("install", InstallReply)
+INSTALL = Request("install", InstallReply, stores=True)
 PEAKS = Request("peaks", PeaksReply)
 IMPORT = Request("import", ImportReply, _LARGE)
 LOADGEN = Request("loadgen", LoadGenReply)
 
 
-GRAPH = Request("graph", GraphReply)
+GRAPH = Request("graph", GraphReply, stores=True)
 SAVE_GRAPH = Request("save_graph", SaveGraphReply)
 LAYOUT = Request("layout", LayoutReply, _LARGE)
 FORKSERVER = Request("forkserver", EmptyReply)

@@ -22,7 +22,7 @@ from core.wire import Progress
 from core.wire.errors import (
     TunerError,
     WorkerError,
-    error_from_record,
+    error_from_worker,
     record_from_exception,
     without_controls,
 )
@@ -77,6 +77,7 @@ class RequestChannel:
     def __init__(self) -> None:
         self._request_id = 0  # id of the last request
         self._bytes_left = MAX_LINE_BYTES  # that the other side may still write for it
+        self._stores = False  # whether it may reply with an error of the store
         self._pieces = LineSplitter()
         self._lines: collections.deque[bytes] = collections.deque()
         self._ended = False
@@ -85,6 +86,7 @@ class RequestChannel:
         """Return the bytes of the next request."""
         self._request_id += 1
         self._bytes_left = getattr(do, "most_bytes", MAX_LINE_BYTES)
+        self._stores = getattr(do, "stores", False)
         return line({"id": self._request_id, "do": do, "with": arguments})
 
     def receive_bytes(self, data: bytes) -> None:
@@ -106,7 +108,7 @@ class RequestChannel:
             progress: called with the progress of the request.
 
         Raises:
-            TunerError: the error that the other side replies with.
+            TunerError: the error that the other side replies with, see `error_from_worker`.
             Broken: a line is no message, and the next call skips it; or the other side has ended.
         """
         while self._lines:
@@ -118,7 +120,7 @@ class RequestChannel:
                 case {"ok": dict() as value}:
                     return value
                 case {"error": {"type": str(), "message": str(), "hint": str()} as record}:
-                    raise error_from_record(record)
+                    raise error_from_worker(record, stores=self._stores)
                 case {
                     "live": {"stage": str(stage), "done": int(done), "total": int(total), "text": str(text)}
                 }:

@@ -194,6 +194,22 @@ def error_from_record(record: ErrorRecord) -> TunerError:
     return cls(record["message"], hint=record["hint"])
 
 
+_OF_WORKERS = ("SpecError", "ModelError", "ProviderError", "WorkerError")
+
+
+def error_from_worker(record: ErrorRecord, *, stores: bool = False) -> TunerError:
+    """Rebuild the error that a worker reports; one of a type that it must not report is a `WorkerError`.
+
+    A worker is untrusted: by a `Cancelled` or a `BudgetError` it would end the work on other models too.
+
+    Args:
+        record: from the worker.
+        stores: its job writes into the store's folder, so it may report a `StoreError`.
+    """
+    is_allowed = record["type"] in _OF_WORKERS or (stores and record["type"] == "StoreError")
+    return error_from_record(record if is_allowed else {**record, "type": "WorkerError"})
+
+
 def refuse_surrogates(text: str) -> None:
     """Refuse text with half of a character, as of a file name that is not UTF-8: no store takes it.
 

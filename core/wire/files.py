@@ -7,6 +7,7 @@ is written completely or not at all. Standard library only; parent and workers s
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from core.wire import variables
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder of `core` and, in a checkout, of the sample models
 MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX Runtime take about as much
+MOST_RESULT_BYTES = 256 << 20  # of a file of JSON that a worker wrote
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _CHUNK_BYTES = 1 << 20
@@ -66,6 +68,18 @@ def open_regular(path: Path) -> BufferedReader:
         raise
 
 
+def read_result(path: Path) -> bytes:
+    """Return the content of a file that a worker wrote: its size is not trusted.
+
+    Raises:
+        OSError: it cannot be read, or is larger than any that a worker of ORTune writes.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_RESULT_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MOST_RESULT_BYTES >> 20} MiB", str(path))
+        return file.read()
+
+
 def sha256_of(file: BufferedReader) -> str:
     """Return the SHA-256 of an open file from its position on; Python 3.10 has no `hashlib.file_digest`."""
     digest = hashlib.sha256()
@@ -94,9 +108,28 @@ def file_stem(name: str) -> str:
     return f"model_{stem}" if _DEVICES.match(stem) else stem or "model"
 
 
+def sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk, so that it survives a power failure.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    is_folder = path.is_dir()  # Windows opens none, and syncs only files that it may write
+    with contextlib.suppress(OSError) if is_folder else contextlib.nullcontext():
+        descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
+
+    Args:
+        path: the file.
+        durable: it survives a power failure from then on; takes as long as the disk.
 
     Raises:
         OSError: it cannot be written, or `path` is a device or a pipe; an old file is kept.
@@ -109,7 +142,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         if is_private(path) and draft.stat().st_mode & 0o077:
             with contextlib.suppress(PermissionError):  # in the sandbox of a worker; the folder closes it
                 draft.chmod(0o600)
+        if durable:
+            sync(draft)
         draft.replace(path)
+        if durable:
+            sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -153,7 +190,7 @@ def home() -> Path:
 
 
 def keys_folder() -> Path:
-    """Return the folder of private keys in ORTune's data folder; no page and no worker may read in it."""
+    """Return the folder of private keys in ORTune's data folder; workers may not read in it."""
     return home() / "keys"
 
 

@@ -113,7 +113,7 @@ def graphs_from_json(data: bytes) -> Graphs:
     """
     try:
         graphs = msgspec.json.decode(data, type=Graphs)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WorkerError(f"This is no graph that ORTune wrote: {error}.", hint=_AGAIN) from None
     if graphs.version != VERSION:
         raise WorkerError(

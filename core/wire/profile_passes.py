@@ -5,9 +5,8 @@ Pure; the worker writes `Passes` as JSON, and the parent reads them. Times are s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -92,15 +91,15 @@ def turns(sides: int) -> Iterator[int]:
         yield from range(sides) if number % 2 == 0 else reversed(range(sides))
 
 
-def passes_from_dict(data: Mapping[str, Any]) -> Passes:
+def passes_from_json(data: bytes) -> Passes:
     """Read the file of the job `explain`.
 
     Raises:
         WorkerError: another version, or another kind of file.
     """
     try:
-        passes = msgspec.convert(data, Passes)
-    except msgspec.ValidationError as error:
+        passes = msgspec.json.decode(data, type=Passes)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WorkerError(f"These are no passes that ORTune wrote: {error}.", hint=_AGAIN) from None
     if passes.version != VERSION:
         raise WorkerError(

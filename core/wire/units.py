@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 DASH = "–"
 PROVIDER = "ExecutionProvider"  # ends the name of each in ONNX Runtime
@@ -16,6 +17,11 @@ BINARY: Sequence[tuple[float, str]] = (
     *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
     (1.0, "B"),
 )
+
+
+def utc_text(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def provider(name: str) -> str:

@@ -122,7 +122,8 @@ _FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     **{"iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "vhangup": (153, 58)},
     # of System V: shared with every process of this user
     **{"shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190)},
-    **{"semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgctl": (71, 187)},
+    **{"semctl": (66, 191), "semop": (65, 193), "semtimedop": (220, 192)},
+    **{"msgget": (68, 186), "msgctl": (71, 187), "msgsnd": (69, 189), "msgrcv": (70, 188)},
     **{"mq_open": (240, 180), "mq_unlink": (241, 181)},
     **{"pidfd_send_signal": (424, 424), "process_mrelease": (448, 448)},
 }
@@ -164,6 +165,7 @@ _OF_A_GROUP = {
 _MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
 _CLONE_THREAD, _CLONE_NEW = 0x00010000, 0x7E020080  # namespaces of every kind, NEWTIME included
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 38, 24, 47
+_PR_SET_DUMPABLE = 4
 
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -271,6 +273,7 @@ def _program(rules: Rules, audit: int, machine: int) -> bytes:
         made.refuse_unless(_CLONE, 0, _CLONE_THREAD)
         for numbers in _STARTS.values():
             made.refuse(numbers)
+    made.refuse_equal(_PRCTL, 0, _PR_SET_DUMPABLE)  # it would hide open files from the parent
     made.refuse_other_death_signals()
     return made.bytes()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -155,7 +155,7 @@ def points(values: Sequence[float | None]) -> np.ndarray:
 
 
 def axis(title: str = "") -> dict[str, Any]:
-    """Return the look of an axis, for `update_layout`: automatic margins give all its text room."""
+    """Return the look of an axis, for `lay_out`: automatic margins give all its text room."""
     return {
         "title": {"text": title, "font": {"color": TEXT, "size": LARGE_PX}, "standoff": STANDOFF_PX},
         "automargin": True,  # otherwise ticks are cut, and titles overlap them
@@ -174,8 +174,9 @@ def add_title(figure: go.Figure, title: str) -> go.Figure:
     lacking = TITLE_ROW_PX - (figure.layout.margin.t or 0)
     if lacking > 0:
         height = None if figure.layout.height is None else figure.layout.height + lacking
-        figure.update_layout(margin={"t": TITLE_ROW_PX}, height=height)
-    figure.update_layout(
+        lay_out(figure, margin={"t": TITLE_ROW_PX}, height=height)
+    lay_out(
+        figure,
         title={
             "text": plain(title),
             "font": {"color": TEXT, "size": TITLE_PX},
@@ -186,9 +187,42 @@ def add_title(figure: go.Figure, title: str) -> go.Figure:
             "yref": "container",
             "yanchor": "top",
             "pad": {"t": 7, "l": 4},
-        }
+        },
     )
     return figure
+
+
+def lay_out(figure: go.Figure, **parts: Any) -> None:
+    """Change parts of the layout; each part keeps its other properties, as with `update_layout`.
+
+    `update_layout` and `update_yaxes` take about ten times as long: they set every property by its path.
+    """
+    for name, part in parts.items():
+        kept = figure.layout[name].to_plotly_json() if isinstance(part, Mapping) else {}
+        figure.layout[name] = {**kept, **part} if kept else part
+
+
+def line_at(value: float, *, of: Literal["x", "y"], **line: Any) -> dict[str, Any]:
+    """Return a shape of the layout: a line through the plot at a value of an axis."""
+    return {"type": "line", **_across(of, value, value), "line": line}
+
+
+def band(low: float, high: float, *, of: Literal["x", "y"], color: str) -> dict[str, Any]:
+    """Return a shape of the layout: a band through the plot between two values, behind the data."""
+    look = {"fillcolor": color, "line": {"width": 0}, "layer": "below"}
+    return {"type": "rect", **_across(of, low, high), **look}
+
+
+def _across(of: Literal["x", "y"], low: float, high: float) -> dict[str, Any]:
+    other = "y" if of == "x" else "x"
+    return {
+        f"{of}0": low,
+        f"{of}1": high,
+        f"{of}ref": of,
+        f"{other}0": 0,
+        f"{other}1": 1,
+        f"{other}ref": f"{other} domain",
+    }
 
 
 def note_beyond(figure: go.Figure, text: str) -> None:
@@ -237,7 +271,7 @@ def log_ticks(values: Sequence[float]) -> list[float]:
 
 
 def log_axis(ticks: Sequence[float]) -> dict[str, Any]:
-    """Return a logarithmic axis with these ticks, for `update_xaxes` or `update_yaxes`."""
+    """Return a logarithmic axis with these ticks, for `lay_out`."""
     return {"type": "log", "tickvals": list(ticks), "ticktext": [brief(tick) for tick in ticks]}
 
 
@@ -269,12 +303,8 @@ def pattern(shape: str | Sequence[str]) -> dict[str, Any]:
 
 def name_rows(figure: go.Figure, names: Sequence[str]) -> None:
     """Name the rows 0, 1, … of a figure by markup, the first on top."""
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=list(names),
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-    )
+    rows = {"tickvals": list(range(len(names))), "ticktext": list(names)}
+    lay_out(figure, yaxis={**rows, "range": [len(names) - 0.5, -0.5], "showgrid": False})
 
 
 def style(index: int) -> dict[str, str]:

@@ -25,8 +25,11 @@ from dashboard.charts import (
     PAGE,
     PALETTE,
     TEXT_HOVER,
+    band,
     base_figure,
     error_bars,
+    lay_out,
+    line_at,
     log_ticks,
     plain,
     text_lines,
@@ -252,18 +255,16 @@ def forest(info: ForestInfo, *, looks: Looks = VERDICTS, slim: bool = False, lea
     figure = base_figure(x_title=title, y_title="", height=height)
     if slim:
         height = 74 + second + SLIM_ROW_HEIGHT * len(rows)
-        figure.update_layout(showlegend=False, margin={"t": 0}, height=height)
-    if info.margin:
-        low, high = info.band
-        figure.add_vrect(x0=low, x1=high, fillcolor=transparent(MUTED, 0.2), line_width=0, layer="below")
-    figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
+        lay_out(figure, showlegend=False, margin={"t": 0}, height=height)
+    equivalent = [band(*info.band, of="x", color=transparent(MUTED, 0.2))] if info.margin else []
+    shapes = [*equivalent, line_at(1.0, of="x", color=MUTED, width=1.5, dash="dot")]
     add_rows(figure, rows, looks)
-    figure.update_xaxes(ratio_scale(info.axis, info.ticks))
+    lay_out(figure, shapes=shapes, xaxis=ratio_scale(info.axis, info.ticks))
     return figure
 
 
 def ratio_scale(ends: tuple[float, float], ticks: Sequence[tuple[float, str]]) -> dict[str, Any]:
-    """Return a logarithmic axis of ratios, for `update_xaxes` or `update_yaxes`."""
+    """Return a logarithmic axis of ratios, for `lay_out`."""
     return {
         "type": "log",
         "range": [math.log10(end) for end in ends],
@@ -299,19 +300,23 @@ def add_rows(figure: go.Figure, rows: Sequence[ForestRow], looks: Looks) -> None
                 showlegend=verdict != BASELINE,
                 hovertemplate=TEXT_HOVER,
             )
+    texts = []
     for place, row in enumerate(rows):
         sides = [(0.0, "left", clipped(row.label, LABEL_LIMIT))]
         sides += [(1.0, "right", row.short)] if row.short else []
         for x, anchor, text in sides:
-            figure.add_annotation(
-                x=x,
-                xref="x domain",
-                xanchor=anchor,
-                y=place,
-                yshift=LABEL_SHIFT,
-                yanchor="bottom",
-                text=plain(text),
-                bgcolor=PAGE,  # keeps lines from crossing the text
-                showarrow=False,
+            texts.append(
+                {
+                    "x": x,
+                    "xref": "x domain",
+                    "xanchor": anchor,
+                    "y": place,
+                    "yshift": LABEL_SHIFT,
+                    "yanchor": "bottom",
+                    "text": plain(text),
+                    "bgcolor": PAGE,  # keeps lines from crossing the text
+                    "showarrow": False,
+                }
             )
-    figure.update_yaxes(visible=False, range=[len(rows) - 0.5, -0.7], fixedrange=True)
+    rows_axis = {"visible": False, "range": [len(rows) - 0.5, -0.7], "fixedrange": True}
+    lay_out(figure, annotations=[*figure.layout.annotations, *texts], yaxis=rows_axis)

@@ -21,6 +21,7 @@ from dashboard.charts import (
     MUTED,
     PALETTE,
     base_figure,
+    lay_out,
     minus,
     name_rows,
     number,
@@ -130,17 +131,20 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
         if rows:
             _add_steps(figure, series, rows, unit)
     _add_texts(figure, info)
-    figure.update_layout(barmode="overlay")
+    lay_out(figure, barmode="overlay")
     _lay_out(figure, [step.label for step in info])
-    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, zerolinewidth=1)
+    lay_out(figure, xaxis={"zeroline": True, "zerolinecolor": MUTED, "zerolinewidth": 1})
     return figure
 
 
 def _lay_out(figure: go.Figure, labels: Sequence[str]) -> None:
     """Give every label a row, the legend the whole width, the time axis few ticks, upright if they fit."""
-    figure.update_layout(legend={"xref": "container", "traceorder": "normal"})
     name_rows(figure, [_wrapped(one) for one in labels])
-    figure.update_xaxes(nticks=TICKS, autotickangles=[0, 90])
+    lay_out(
+        figure,
+        legend={"xref": "container", "traceorder": "normal"},
+        xaxis={"nticks": TICKS, "autotickangles": [0, 90]},
+    )
 
 
 def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]], unit: str) -> None:
@@ -170,18 +174,12 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
 def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
     """Write each step's number right of the plot, in a margin as wide as the longest number."""
     texts = [_text(one) for one in info]
-    for index, text in enumerate(texts):
-        figure.add_annotation(
-            x=1,
-            xref="x domain",
-            xanchor="left",
-            xshift=8,
-            y=index,
-            text=text,
-            showarrow=False,
-            align="left",
-        )
-    figure.update_layout(margin={"r": 20 + CHARACTER_PX * max(map(len, texts))})
+    place = {"x": 1, "xref": "x domain", "xanchor": "left", "xshift": 8, "align": "left", "showarrow": False}
+    lay_out(
+        figure,
+        annotations=[{**place, "y": index, "text": text} for index, text in enumerate(texts)],
+        margin={"r": 20 + CHARACTER_PX * max(map(len, texts))},
+    )
 
 
 def _text(step: Step) -> str:
@@ -230,6 +228,6 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
             ],
             hovertemplate=HOVER_TEXT,
         )
-    figure.update_layout(barmode="group", bargap=0.25)
+    lay_out(figure, barmode="group", bargap=0.25)
     _lay_out(figure, [label(row) for row in rows])
     return figure

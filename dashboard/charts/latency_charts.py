@@ -23,6 +23,7 @@ from dashboard.charts import (
     TRUE_Y,
     WIDE,
     base_figure,
+    lay_out,
     log_axis,
     log_ticks,
     note_beyond,
@@ -156,7 +157,7 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
     figure = base_figure(x_title=latency_title(sides), y_title="Percentile of the runs")
     found = latency_ecdf_info(sides, limit=limit)
     if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
-        figure.update_xaxes(log_axis(ticks))
+        lay_out(figure, xaxis=log_axis(ticks))
     rarest = 1.0
     for index, steps in enumerate(found):
         look = style(index)
@@ -174,11 +175,14 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
     tails = [0.5, *(10.0**-power for power in range(1, 9) if 10.0**-power >= rarest)]
     if rarest > CROWDED:
         tails.insert(0, 1.0)
-    figure.update_yaxes(
-        type="log",
-        range=[0.02, math.log10(rarest) - 0.1],  # reversed: rare is on top
-        tickvals=tails,
-        ticktext=[f"p{100 * (1 - tail):.6g}" for tail in tails],
+    lay_out(
+        figure,
+        yaxis={
+            "type": "log",
+            "range": [0.02, math.log10(rarest) - 0.1],  # reversed: rare is on top
+            "tickvals": tails,
+            "ticktext": [f"p{100 * (1 - tail):.6g}" for tail in tails],
+        },
     )
     return figure
 
@@ -284,8 +288,8 @@ def densities(info: Densities) -> go.Figure:
         )
     if info.log:
         ticks = log_ticks([min(one.ms[0] for one in info.sides), info.cap_ms]) if info.sides else []
-        figure.update_xaxes(log_axis(ticks))
-    figure.update_yaxes(range=[0, top * 1.12])
+        lay_out(figure, xaxis=log_axis(ticks))
+    lay_out(figure, yaxis={"range": [0, top * 1.12]})
     if info.above:
         note_beyond(figure, f"{clipped_words(info.above, END, info.cap_ms, info.top_ms)} ▶")
     return figure

@@ -20,8 +20,11 @@ from dashboard.charts import (
     MUTED,
     PALETTE,
     TEXT_HOVER,
+    band,
     base_figure,
     error_bars,
+    lay_out,
+    line_at,
     number,
     plain,
     transparent,
@@ -77,8 +80,6 @@ def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
 def history(info: History) -> go.Figure:
     """Draw the differences of two equal processes over time: 95 % intervals within the grades' bands."""
     figure = base_figure(x_title="", y_title="Difference of two equal processes (%)")
-    for index, grade in enumerate(BANDS):
-        _draw_band(figure, grade, below=index % 2 == 0)
     for one in info.points:
         color, symbol = _LOOKS[one.name]
         figure.add_scatter(
@@ -93,31 +94,34 @@ def history(info: History) -> go.Figure:
             text=one.hover,
             hovertemplate=TEXT_HOVER,
         )
-    figure.update_yaxes(range=[-info.reach, info.reach], zeroline=True, zerolinecolor=MUTED)
+    lay_out(
+        figure,
+        shapes=[shape for grade in BANDS for shape in _band(grade)],
+        annotations=[_band_name(grade, below=index % 2 == 0) for index, grade in enumerate(BANDS)],
+        yaxis={"range": [-info.reach, info.reach], "zeroline": True, "zerolinecolor": MUTED},
+    )
     return figure
 
 
-def _draw_band(figure: go.Figure, grade: Grade, *, below: bool) -> None:
-    """Draw the two lines of a grade, and its name beyond one of them, as narrow bands lie close together."""
+def _band(grade: Grade) -> list[dict[str, Any]]:
+    """Return the two lines of a grade and the area between them."""
     percent = 100 * grade.most
-    for side in (-percent, percent):
-        figure.add_hline(y=side, line={"color": _BAND_COLOR, "dash": "dot", "width": 1})
-    figure.add_hrect(
-        y0=-percent,
-        y1=percent,
-        fillcolor=transparent(_BAND_COLOR, 0.10),
-        line_width=0,
-        layer="below",
-    )
-    figure.add_annotation(
-        x=1,
-        xref="paper",
-        y=-percent if below else percent,
-        text=f"{grade}: ±{percent:g} %",
-        showarrow=False,
-        xanchor="right",
-        yanchor="top" if below else "bottom",
-    )
+    lines = [line_at(side, of="y", color=_BAND_COLOR, dash="dot", width=1) for side in (-percent, percent)]
+    return [*lines, band(-percent, percent, of="y", color=transparent(_BAND_COLOR, 0.10))]
+
+
+def _band_name(grade: Grade, *, below: bool) -> dict[str, Any]:
+    """Return the name of a grade beyond one of its lines, as narrow bands lie close together."""
+    percent = 100 * grade.most
+    return {
+        "x": 1,
+        "xref": "paper",
+        "y": -percent if below else percent,
+        "text": f"{grade}: ±{percent:g} %",
+        "showarrow": False,
+        "xanchor": "right",
+        "yanchor": "top" if below else "bottom",
+    }
 
 
 def _name(one: Mapping[str, Any]) -> str:

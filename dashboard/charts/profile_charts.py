@@ -25,6 +25,7 @@ from dashboard.charts import (
     TOOLBAR_PX,
     base_figure,
     ending,
+    lay_out,
     name_rows,
     number,
     pattern,
@@ -197,7 +198,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
             hovertext=[_bar_hover(bar) for bar in rows],
             hovertemplate=HOVER_TEXT,
         )
-    figure.update_layout(barmode="stack", bargap=0.25, legend_traceorder="normal")
+    lay_out(figure, barmode="stack", bargap=0.25, legend={"traceorder": "normal"})
     name_rows(figure, [plain(label) for label in labels])
     return figure
 
@@ -365,15 +366,20 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
             hovertext=bundle.hover,
             hovertemplate=HOVER_TEXT,
         )
-    figure.update_layout(barmode="overlay", dragmode="zoom", uniformtext={"mode": "hide", "minsize": FONT_PX})
     name_rows(figure, info.lanes)
-    figure.update_yaxes(fixedrange=True)
     span = info.span_ms if zoom else None
+    ends = [0.0, info.total_ms] if info.total_ms else None
     if span is not None:
         margin = max((span[1] - span[0]) * 0.05, info.total_ms * 1e-4)
-        figure.update_xaxes(range=[max(0.0, span[0] - margin), span[1] + margin])
-    else:
-        figure.update_xaxes(range=[0, info.total_ms] if info.total_ms else None)
+        ends = [max(0.0, span[0] - margin), span[1] + margin]
+    lay_out(
+        figure,
+        barmode="overlay",
+        dragmode="zoom",
+        uniformtext={"mode": "hide", "minsize": FONT_PX},
+        xaxis={"range": ends},
+        yaxis={"fixedrange": True},
+    )
     return figure
 
 
@@ -454,5 +460,5 @@ def treemap(tiles: Sequence[Tile]) -> go.Figure:
         hovertemplate=HOVER_TEXT,
         tiling={"pad": 2},
     )
-    figure.update_layout(margin={"l": 4, "r": 4, "t": 8 + TOOLBAR_PX, "b": 4})
+    lay_out(figure, margin={"l": 4, "r": 4, "t": 8 + TOOLBAR_PX, "b": 4})
     return figure

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 import plotly.graph_objects as go
 
 from core.wire.profile import Profile
-from dashboard.charts import HOVER_TEXT, PALETTE, base_figure, number, pattern, plain, text_lines
+from dashboard.charts import (
+    HOVER_TEXT,
+    PALETTE,
+    base_figure,
+    lay_out,
+    number,
+    pattern,
+    plain,
+    text_lines,
+)
 from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, ProviderNames, Timeline, timeline_info
 
 NAMES = ("A", "B")
@@ -75,8 +84,13 @@ def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
             ],
             hovertemplate=HOVER_TEXT,
         )
-    figure.update_layout(barmode="group", bargap=0.3, legend_traceorder="normal")
-    figure.update_yaxes(autorange="reversed", showgrid=False, type="category")
+    lay_out(
+        figure,
+        barmode="group",
+        bargap=0.3,
+        legend={"traceorder": "normal"},
+        yaxis={"autorange": "reversed", "showgrid": False, "type": "category"},
+    )
     return figure
 
 

@@ -29,6 +29,8 @@ from dashboard.charts import (
     TEXT_HOVER,
     base_figure,
     error_bars,
+    lay_out,
+    line_at,
     log_ticks,
     metric_title,
     number,
@@ -271,6 +273,9 @@ def front_alt(info: Front) -> str:
     return f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front"
 
 
+_NO_GAIN = line_at(1.0, of="y", color=MUTED, width=1.5, dash="dot")
+
+
 def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     """Draw speed-up over cost: the Pareto front with intervals, all others behind it, the winner as a star.
 
@@ -279,7 +284,6 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
         height: in pixels.
     """
     figure = base_figure(x_title=info.x_title, y_title=SPEEDUP_TITLE, height=height)
-    figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
         (info.others, "evaluated", MUTED, "circle-open", 7),
         (info.front, "Pareto front", PALETTE[0], "diamond", 11),
@@ -287,7 +291,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     ):
         if points:
             _add_points(figure, points, name, color, symbol, size)
-    figure.update_yaxes(ratio_scale(info.axis, _named_ticks(*info.axis)))
+    lay_out(figure, shapes=[_NO_GAIN], yaxis=ratio_scale(info.axis, _named_ticks(*info.axis)))
     return figure
 
 
@@ -336,8 +340,12 @@ def course(points: Sequence[CoursePoint]) -> go.Figure:
                 text=[f"after {one['tried']:,} evaluated<br>{times(one['ratio'] or 1.0)}" for one in own],
                 hovertemplate=TEXT_HOVER,
             )
-    figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     low, high = min([0.95, *(ratio for _, ratio in known)]), max([1.05, *(ratio for _, ratio in known)])
-    figure.update_yaxes(range=[low - ROOM * (high - low), high + ROOM * (high - low)], ticksuffix="×")
-    figure.update_xaxes(rangemode="tozero")
+    ends = [low - ROOM * (high - low), high + ROOM * (high - low)]
+    lay_out(
+        figure,
+        shapes=[_NO_GAIN],
+        yaxis={"range": ends, "ticksuffix": "×"},
+        xaxis={"rangemode": "tozero"},
+    )
     return figure

@@ -25,6 +25,8 @@ from dashboard.charts import (
     PARTIAL,
     TEXT_HOVER,
     base_figure,
+    lay_out,
+    line_at,
     log_axis,
     log_ticks,
     number,
@@ -310,12 +312,13 @@ def curve(info: CurveInfo) -> go.Figure:
     _add_best(figure, info)
     _add_line(figure, info)
     _add_lost(figure, info)
-    figure.update_xaxes(type="log" if info.x_log else "linear", tickvals=info.ticks, ticktext=info.tick_texts)
-    if info.y_log:
-        ticks = log_ticks([v for one in info.series for v in (*one.y, *one.low, *one.high) if v])
-        figure.update_yaxes(log_axis(ticks))
-    else:
-        figure.update_yaxes(rangemode="tozero")
+    values = [v for one in info.series for v in (*one.y, *one.low, *one.high) if v]
+    kind = "log" if info.x_log else "linear"
+    lay_out(
+        figure,
+        xaxis={"type": kind, "tickvals": info.ticks, "ticktext": info.tick_texts},
+        yaxis=log_axis(log_ticks(values)) if info.y_log else {"rangemode": "tozero"},
+    )
     return figure
 
 
@@ -376,7 +379,8 @@ def _add_band(figure: go.Figure, series: Series, color: str) -> None:
 def _add_line(figure: go.Figure, info: CurveInfo) -> None:
     if info.line is None:
         return
-    figure.add_hline(y=info.line, line={"color": MUTED, "dash": "longdash", "width": 2.5})
+    limit = line_at(info.line, of="y", color=MUTED, dash="longdash", width=2.5)
+    lay_out(figure, shapes=[limit])
     figure.add_annotation(
         x=0,
         xref="x domain",

@@ -26,6 +26,7 @@ from dashboard.charts import (
     TRUE_Y,
     axis,
     base_figure,
+    lay_out,
     log_axis,
     note_beyond,
     number,
@@ -290,7 +291,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
         for index, one in enumerate(info.sides):
             draw(figure, one, index)
     if info.y_ticks:
-        figure.update_yaxes(log_axis(info.y_ticks))
+        lay_out(figure, yaxis=log_axis(info.y_ticks))
     if info.cap_ms is not None:
         _clip(figure, info, info.cap_ms)
     if info.strip is not None:
@@ -345,11 +346,12 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
     if info.y_ticks:
         room = (cap / low) ** ROOM
         low, top, rug = low / room, cap * room, cap * room ** (1 - RUG)
-        figure.update_yaxes(range=[math.log10(low), math.log10(top)])
+        ends = [math.log10(low), math.log10(top)]
     else:
         room = (cap - low) * ROOM or cap * ROOM
         low, top, rug = low - room, cap + room, cap + room * (1 - RUG)
-        figure.update_yaxes(range=[low, top])
+        ends = [low, top]
+    lay_out(figure, yaxis={"range": ends})
     for index, one in enumerate(info.sides):
         if not one.spikes:
             continue
@@ -396,18 +398,15 @@ def _add_strip(figure: go.Figure, strip: Strip, around_px: int) -> None:
     )
     _add_signs(figure, strip, SYMPTOM, "symptom of a disturbance", "circle")
     _add_signs(figure, strip, CAUSE, "disturbed from outside", "x")
-    figure.update_layout(
-        xaxis={"anchor": "y2"},
-        yaxis={"domain": [share + _GAP, 1.0]},
-        yaxis2=axis()
-        | {
-            "domain": [0.0, share],
-            "autorange": "reversed",
-            "showgrid": False,
-            "fixedrange": True,
-            "tickvals": families,  # all of them, however low the rows are
-        },
-    )
+    lay_out(figure, xaxis={"anchor": "y2"}, yaxis={"domain": [share + _GAP, 1.0]})
+    figure.layout.yaxis2 = {
+        **axis(),
+        "domain": [0.0, share],
+        "autorange": "reversed",
+        "showgrid": False,
+        "fixedrange": True,
+        "tickvals": families,  # all of them, however low the rows are
+    }
 
 
 def _add_signs(figure: go.Figure, strip: Strip, level: int, name: str, symbol: str) -> None:

@@ -6,7 +6,8 @@ event, at most four times a second, and every listener gets the same bytes when 
 event after a connection is always the complete present state, so a broken connection loses nothing. `&poll=1`
 answers that state once, as JSON, for a browser behind a proxy that buffers events.
 
-The page delivers the key, so only visitors who passed the server's login know it.
+The page delivers the key, so only visitors who passed the server's login know it. A result may become private
+while it is watched, so each event is sent only to a person who may know of it then.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from starlette.routing import Route
 
 from core.wire.errors import TunerError
 from dashboard.live_events import ENDED
+from dashboard.server import people
 from dashboard.server.gate import OTHER_RUN
+from dashboard.server.people import LOCAL, Person
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -50,6 +53,7 @@ _log = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
 Build = Callable[[], Mapping[str, object]]  # the present event, with "ended" at the end; called in any thread
+MayRead = Callable[[Person], bool]  # whether a person may know of what a stream tells; called in any thread
 
 
 class CachedRead(Generic[Read]):
@@ -71,9 +75,9 @@ class CachedRead(Generic[Read]):
 class Stream:
     """The newest event of one job, as bytes. Thread-safe."""
 
-    def __init__(self, build: Build, every_s: float) -> None:
+    def __init__(self, build: Build, every_s: float, may_read: MayRead) -> None:
         """Begin without an event."""
-        self.build, self.every_s = build, every_s
+        self.build, self.every_s, self.may_read = build, every_s, may_read
         self.newest = b""
         self.ended = False
         self.listeners = 0
@@ -89,8 +93,19 @@ class Stream:
             event = self._event()
             self._built_at = now
             self.ended = bool(event.get("ended"))
-            self.newest = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+            self.newest = _as_bytes(event)
             return self.newest
+
+    def for_reader(self, event: bytes, reader: Person) -> bytes:
+        """Return an event as a person may read it now: the end, if not or if that cannot be found out."""
+        try:
+            if reader == LOCAL or (reader.id and self.may_read(reader)):
+                return event
+        except TunerError:  # the store cannot be read
+            pass
+        except Exception:  # fails closed
+            _log.exception("It cannot be found out who may read what is shown of a running job")
+        return _END
 
     def _event(self) -> Mapping[str, object]:
         """Build the event; after an error, end the stream, so that the page runs and shows the reason."""
@@ -101,6 +116,17 @@ class Stream:
         except Exception:  # a bug of ours must cost one view, not the server's loop
             _log.exception("What is shown of a running job cannot be built")
             return ENDED
+
+
+def _as_bytes(event: Mapping[str, object]) -> bytes:
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_END = _as_bytes(ENDED)
+
+
+def _anyone(reader: Person) -> bool:
+    return True
 
 
 class Streams:
@@ -114,19 +140,22 @@ class Streams:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closing = False
 
-    def offer(self, name: str, build: Build, *, every_s: float = TICK_S) -> Stream:
+    def offer(
+        self, name: str, build: Build, *, every_s: float = TICK_S, may_read: MayRead = _anyone
+    ) -> Stream:
         """Register a stream, and return it with a current event; an existing one keeps its listeners.
 
         Args:
             name: of the stream; its content is the same for every listener.
             build: builds the present event.
             every_s: seconds between two events; more for data read from the disk.
+            may_read: asked before each event that is sent; who may not read gets the end.
         """
         with self._lock:
             stream = self._streams.get(name)
             if stream is None or stream.ended:
-                stream = self._streams[name] = Stream(build, every_s)
-            stream.build, stream.every_s = build, every_s
+                stream = self._streams[name] = Stream(build, every_s, may_read)
+            stream.build, stream.every_s, stream.may_read = build, every_s, may_read
             self._streams.move_to_end(name)
             while len(self._streams) > MOST:
                 self._streams.popitem(last=False)
@@ -147,7 +176,7 @@ class Streams:
         """End all connections within a tick; browsers reconnect when there is a server again."""
         self._closing = True
 
-    async def listen(self, name: str, stream: Stream) -> AsyncIterator[bytes]:
+    async def listen(self, name: str, stream: Stream, reader: Person) -> AsyncIterator[bytes]:
         """Yield the frames of one listener: the complete present state, then every change until the end."""
         stream.listeners += 1
         try:
@@ -159,7 +188,10 @@ class Streams:
                 newest = stream.newest if sent else await asyncio.to_thread(stream.refresh)
                 if newest != sent:
                     sent = newest
-                    yield b"data: " + sent + b"\n\n"
+                    told = await asyncio.to_thread(stream.for_reader, newest, reader)
+                    yield b"data: " + told + b"\n\n"
+                    if told == _END:
+                        return
                 if stream.ended:
                     return
                 try:
@@ -213,10 +245,12 @@ async def get(request: Request) -> Response:
     stream = STREAMS.find(name) if _NAME.fullmatch(name) else None
     if stream is None:
         return JSONResponse({"error": "There is no such job any more."}, 404)
+    reader = people.of_request(request.scope)
     if request.query_params.get("poll"):
-        body = await asyncio.to_thread(stream.refresh)
+        body = await asyncio.to_thread(lambda: stream.for_reader(stream.refresh(), reader))
         return Response(body, media_type="application/json", headers=HEADERS)
-    return StreamingResponse(STREAMS.listen(name, stream), media_type="text/event-stream", headers=HEADERS)
+    frames = STREAMS.listen(name, stream, reader)
+    return StreamingResponse(frames, media_type="text/event-stream", headers=HEADERS)
 
 
 def routes(base: str = "") -> list[Route]:

@@ -73,6 +73,7 @@ class LoginSessions:
         self._file = self._folder / _FILE
         self._lock = threading.RLock()
         self._known: dict[str, LoginSession] = {}
+        self._ended: set[str] = set()  # keys ended here that may still be stored
         self._read_as: Stamp = None
         self._on_end: list[Callable[[], None]] = []
         self._refresh()
@@ -94,7 +95,7 @@ class LoginSessions:
         def add() -> None:
             own = sorted(self._of(person), key=lambda one: one.began_at)
             for one in own[: max(0, len(own) + 1 - MOST_PER_PERSON)]:
-                del self._known[one.key]
+                self._drop(one.key)
             self._known[made.key] = made
 
         self._change(add)
@@ -118,23 +119,28 @@ class LoginSessions:
 
     def end(self, key: str) -> None:
         """End one session; raises as `end_all` does."""
-        self._change(lambda: self._known.pop(key, None))
+        self._change(lambda: self._drop(key))
 
     def end_all(self, person: str) -> int:
         """End all sessions of a person, and return their number.
 
         Raises:
-            StoreError: it cannot be stored. The sessions have ended nevertheless, until a restart.
+            StoreError: it cannot be stored. On this server, the sessions have ended nevertheless, until a
+                restart; on others, they end with the next change that this server can store.
         """
         gone: list[LoginSession] = []
 
         def remove() -> None:
             gone.extend(self._of(person))
             for one in gone:
-                del self._known[one.key]
+                self._drop(one.key)
 
         self._change(remove)
         return len(gone)
+
+    def _drop(self, key: str) -> None:
+        self._known.pop(key, None)
+        self._ended.add(key)
 
     def _of(self, person: str) -> list[LoginSession]:
         return [one for one in self._known.values() if one.person == person]
@@ -158,6 +164,7 @@ class LoginSessions:
         except (OSError, filelock.Timeout) as error:
             if not changed:
                 with self._lock:
+                    self._refresh()
                     change()
             reason = getattr(error, "strerror", None) or error
             raise StoreError(
@@ -179,6 +186,7 @@ class LoginSessions:
             file.flush()
             os.fsync(file.fileno())
         self._read_as = self._stamp()
+        self._ended.clear()
 
     def _stamp(self) -> Stamp:
         with contextlib.suppress(OSError):
@@ -202,4 +210,4 @@ class LoginSessions:
         except (OSError, ValueError, TypeError, KeyError):
             _log.warning("The sessions in %s cannot be read. All people must log in again.", self._file)
             return
-        self._known = {one.key: one for one in found}
+        self._known = {one.key: one for one in found if one.key not in self._ended}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 from core.api.session import Entry, Job, Scheduler, Status
 from core.store import Actor
 from core.wire.errors import SpecError
-
-LIVE = "live"  # kind of the live preview
+from dashboard.server.quotas import check_length
 
 
 class PersonalScheduler:
@@ -31,17 +30,19 @@ class PersonalScheduler:
         return [one for status in self._scheduler.active() if (one := self._seen(status)) is not None]
 
     def _seen(self, status: Status | None) -> Status | None:
-        if status is None or not self._scheduler.is_hidden(status.id, self._actor):
-            return status
-        # the live preview is one job for all, and each page finds its own estimate in it
-        return replace(status, what="live preview", error=None) if status.kind == LIVE else None
+        return None if status is None or self.is_hidden([status.id]) else status
+
+    def is_hidden(self, ids: Iterable[str]) -> bool:
+        """Whether this person may not know of one of these jobs, results or models."""
+        return self._scheduler.is_hidden(ids, self._actor)
 
     def line(self) -> list[Entry]:
         """Return the machine's queue as this person may read it; see `Scheduler.line`."""
         return self._scheduler.line(self._actor)
 
     def submit(self, job: Job) -> str:
-        """Queue a job of this person; see `Scheduler.submit`."""
+        """Queue a job of this person; see `Scheduler.submit` and `check_length`."""
+        check_length(job.predicted_s, self._actor)
         return self._scheduler.submit(job, actor=self._actor)
 
     def cancel(self, job_id: str) -> None:

@@ -52,6 +52,7 @@ KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store
 IDLE_S = 60.0  # a sender that is silent for so long has disconnected
 STALE_S = 24 * 3600.0  # a batch that nobody has processed within a day is removed
 CLEAN_EVERY_S = 3600.0
+_CLOCK = time.time() - time.monotonic()  # a clock set forward later does not make a batch older
 PATH = "/api/upload/{batch}/{name:path}"
 
 _BATCH = re.compile(r"[0-9a-f]{32}")
@@ -98,10 +99,11 @@ async def put(request: Request) -> Response:
     target = folder() / batch / name
     part = target.with_name(f".{uuid.uuid4().hex}.part")
     declared = int(request.headers["content-length"])
-    _name_person(batch, request.scope)
+    person = _limited_person(request.scope)
     try:
-        with _room.reserved(part, declared):
+        with _room.reserved(part, declared, person):
             made_private(target.parent)
+            _name_person(batch, person)
             await _stream(request, part, declared)
             part.replace(target)
     except _RefusedError as refused:
@@ -115,6 +117,8 @@ async def put(request: Request) -> Response:
         return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
     finally:
         part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it holds files, except where this one was refused
+            target.parent.rmdir()
     record_upload(request.scope, name, declared)
     return JSONResponse({"name": name, "size_bytes": declared})
 
@@ -157,8 +161,14 @@ class _ReservedSpace:
         self._to_come: dict[Path, int] = {}  # file -> bytes
 
     @contextlib.contextmanager
-    def reserved(self, part: Path, size: int) -> Iterator[None]:
-        """Reserve `size` bytes for `part` during the `with`; refused if there is no room."""
+    def reserved(self, part: Path, size: int, person: str) -> Iterator[None]:
+        """Reserve `size` bytes for `part` during the `with`; refused if there is no room.
+
+        Args:
+            part: file to write.
+            size: in bytes.
+            person: who sends it and has a quota; empty: there is none.
+        """
         with self._lock:
             to_come = size + sum(self._to_come.values())
             if to_come > _free_bytes() - KEEP_FREE_BYTES:
@@ -166,7 +176,7 @@ class _ReservedSpace:
             files, waiting = _waiting()
             if files + len(self._to_come) >= MOST_FILES or waiting + to_come > _quota_bytes():
                 raise _RefusedError(507, "Too many uploads wait to be read. Try again later.")
-            self._check_person(part.parent.name, size)
+            self._check_person(person, size)
             self._to_come[part] = size
         try:
             yield
@@ -174,9 +184,8 @@ class _ReservedSpace:
             with self._lock:
                 del self._to_come[part]
 
-    def _check_person(self, batch: str, size: int) -> None:
+    def _check_person(self, person: str, size: int) -> None:
         """Refuse a file with which the uploads of its person would exceed the quota."""
-        person = _persons.get(batch, "")
         most = people.quotas().upload_bytes if person else None
         if most is None:
             return
@@ -225,25 +234,32 @@ def _waiting() -> tuple[int, int]:
     return files, size
 
 
-_persons: dict[str, str] = {}  # batch -> the person who sent its last file; without admins
+_persons: dict[str, str] = {}  # batch with a folder -> the person who sent its last file; without admins
 MOST_BATCHES = 10_000  # that are known
 
 
-def _name_person(batch: str, scope: Mapping[str, Any]) -> None:
-    """Remember who sends a file, for the quota."""
+def _limited_person(scope: Mapping[str, Any]) -> str:
+    """Return the id of the person who sends a file; empty for admins, who have no quota."""
     one = people.of_request(scope)
-    if one.may_act_as("admin"):
-        _persons.pop(batch, None)
+    return "" if one.may_act_as("admin") else one.id
+
+
+def _name_person(batch: str, person: str) -> None:
+    """Remember who sends a file, for the quota."""
+    _persons.pop(batch, None)
+    if not person:
         return
     while len(_persons) >= MOST_BATCHES:
         _persons.pop(next(iter(_persons)), None)
-    _persons[batch] = one.id
+    _persons[batch] = person
 
 
 def waiting_of() -> dict[str, int]:
     """Return the bytes of the uploads of each person that are not imported yet."""
     found: dict[str, int] = {}
     for batch, person in list(_persons.items()):
+        if not (folder() / batch).is_dir():  # processed
+            _persons.pop(batch, None)
         for path in (folder() / batch).glob("*"):
             with contextlib.suppress(OSError):  # just processed
                 found[person] = found.get(person, 0) + path.stat().st_size
@@ -284,12 +300,12 @@ def routes(base: str = "") -> list[Route]:
 
 def remove_stale(now: float | None = None) -> None:
     """Remove batches that nobody has processed."""
-    now = time.time() if now is None else now
+    now = min(time.time(), _CLOCK + time.monotonic()) if now is None else now
     with contextlib.suppress(OSError):
         for batch in folder().iterdir():
             with contextlib.suppress(OSError):
                 if now - _last_change(batch) > STALE_S and not _room.uses(batch):
-                    shutil.rmtree(batch, ignore_errors=True)
+                    _remove(batch)
 
 
 def _last_change(batch: Path) -> float:
@@ -329,7 +345,12 @@ def discard(files: Sequence[Path]) -> None:
     """Remove the remaining files of the batches of `files`."""
     for batch in {file.parent for file in files}:
         if batch.parent == folder():
-            shutil.rmtree(batch, ignore_errors=True)
+            _remove(batch)
+
+
+def _remove(batch: Path) -> None:
+    _persons.pop(batch.name, None)
+    shutil.rmtree(batch, ignore_errors=True)
 
 
 def keep(files: Sequence[Path], place: Path) -> list[Path]:

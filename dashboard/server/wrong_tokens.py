@@ -3,7 +3,7 @@
 An address has a few attempts at once. After each further wrong token it must wait, twice as long every time;
 an earlier attempt is refused unchecked, so attempts at the same time gain nothing. Many wrong tokens of all
 addresses together delay every answer a little, the right one's too: the delay tells nothing about the token,
-and nobody is locked out by others. What is kept is bounded.
+and no address waits for what others do. What is kept is bounded.
 """
 
 from __future__ import annotations
@@ -67,8 +67,13 @@ class WrongTokens:
         return 0.0
 
     def forgive(self, address: str) -> None:
-        """Forget the wrong tokens of an address that has given the right one."""
-        self._addresses.pop(network(address), None)
+        """End the wait of an address that has given a right token, and halve its wrong ones.
+
+        It keeps those that it has at once, or a person with a token could guess others between own logins.
+        """
+        if (one := self._addresses.get(network(address))) is not None:
+            wrong = one.wrong - 1  # this attempt was none
+            one.wrong, one.free_at = max(min(wrong, AT_ONCE - 1), wrong // 2), self._clock()
 
     def count_wrong(self) -> None:
         """Count a wrong token towards those of all addresses."""

@@ -17,7 +17,7 @@ from core.show.sheets import comparisons
 from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import format, live_events, messages, state
-from dashboard.charts import compare_charts, latency_charts, timeline_charts
+from dashboard.charts import compare_charts, latency_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import (
@@ -55,7 +55,7 @@ def watch(comparison: Comparison, build: playback.Build, *, key: str, name: str 
     """
     usual, follow = live_view.stream(comparison.id, build, partial(_elsewhere, comparison.id))
     tick_s = live_view.pace(comparison.id, comparison.state)
-    live_view.watch(name or usual, follow, key=key, tick_s=tick_s)
+    live_view.watch(name or usual, follow, of=[comparison.id], key=key, tick_s=tick_s)
 
 
 def events(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> playback.Build:
@@ -231,24 +231,26 @@ def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     if not (over_time.open or distribution.open):
         return
     sides = _sides(comparison, trials)
-    if pruned := latency_charts.pruned(sides):
+    if pruned := latency_charts.pruned([*sides.values()]):
         results.pruned_note(pruned)
     if len(pruned) == len(sides):
         return
     with over_time:
         if over_time.open:
-            latency_plots.over_time(timeline_charts.timeline_info(sides), key="compare.timeline")
+            latency_plots.over_time(latency_plots.timeline_of(sides), key="compare.timeline")
     with distribution:
         if distribution.open:
-            latency_plots.distribution(sides, key="compare")
+            latency_plots.distribution([*sides.values()], key="compare")
 
 
-def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[latency_charts.Side]:
+def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> dict[str, latency_charts.Side]:
     named = comparison_text.labels(comparison)
     full = (_whole(one) for one in comparison_text.order(comparison) if one in trials)
-    return [
-        latency_charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result
-    ]
+    return {
+        trial.id: latency_charts.side(trial, named[trial.id])
+        for trial in full
+        if trial is not None and trial.result
+    }
 
 
 def _whole(trial_id: str) -> Trial | None:

@@ -155,7 +155,7 @@ def chosen_dataset(prefix: str) -> DatasetSpec | None:
     spec = spec_from_values({name: _value(prefix, name) for name in FIRST_VALUES})
     if spec is None:
         return None
-    path = allowed_path(spec.path, folder=True)
+    path = allowed_path(spec.path, state.store(), folder=True)
     return spec.model_copy(update={"path": state.portable(str(path))})
 
 

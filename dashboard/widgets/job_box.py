@@ -63,7 +63,7 @@ def draw(
     with st.container(key=f"{page}.live{end}", gap="xsmall"):
         if not session_jobs.is_active(job):
             return
-        live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
+        live_view.watch(job.id, partial(event, job.id, what), of=[job.id], key=f"{page}.watch{end}")
         cancel(job.id, key=f"{page}.cancel{end}", help=help)
 
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboard import format
+from dashboard import format, state
 from dashboard.charts import latency_charts, timeline_charts
 from dashboard.widgets import plots
+
+
+def timeline_of(
+    sides: Mapping[str, latency_charts.Side], beside: Mapping[str, latency_charts.Side] | None = None
+) -> timeline_charts.Timeline:
+    """Return the data of `over_time`; computed once for the stored measurements of these trials.
+
+    Args:
+        sides: id of each trial -> its side, to draw; the person of this session has read them.
+        beside: other configurations of the same comparison, as in `timeline_info`.
+    """
+    shown, others = dict(sides), dict(beside or {})
+    checksums = state.store().whole_checksums([*shown, *others])
+    key = tuple((one.name, checksums.get(trial_id)) for trial_id, one in {**shown, **others}.items())
+    if any(checksum is None for _, checksum in key):  # deleted meanwhile
+        return timeline_charts.timeline_info([*shown.values()], [*others.values()])
+    return _timeline(key, len(shown), [*shown.values()], [*others.values()])
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _timeline(
+    key: tuple[tuple[str, str | None], ...],
+    count: int,
+    _sides: Sequence[latency_charts.Side],
+    _beside: Sequence[latency_charts.Side],
+) -> timeline_charts.Timeline:
+    return timeline_charts.timeline_info(_sides, _beside)
 
 
 def over_time(info: timeline_charts.Timeline, *, key: str, words: str = "", height: int = 0) -> None:

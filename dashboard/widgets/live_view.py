@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import streamlit as st
 
-from dashboard import live_events, session_jobs, url_state
+from dashboard import live_events, session_jobs, state, url_state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live
+from dashboard.server import live, people
 from dashboard.widgets import playback
 
 _HERE = Path(__file__).parent
@@ -26,10 +26,11 @@ _component = st.components.v2.component(
 )
 
 
-def watch(
+def watch(  # noqa: PLR0913 - one parameter for each property of the view
     name: str,
     build: Callable[[], Event],
     *,
+    of: Sequence[str],
     key: str,
     part: Literal["", "ratio", "more"] = "",
     tick_s: float = live.TICK_S,
@@ -41,18 +42,20 @@ def watch(
     Args:
         name: of the stream: the id of the job, with a suffix for each of several views.
         build: builds the present event, in any thread and without this session.
+        of: ids of the jobs, results and models that the events tell of. A person who may not know of one gets
+            the end instead. Empty: `build` knows its reader, or tells of none.
         key: of the widget.
         part: "ratio" or "more": show only this part of a stream that another widget shows completely.
         tick_s: seconds between two events.
         ask_s: seconds between polls of a browser that does not listen; 0: it listens.
         rerun: run the page once at the end; never for a part.
     """
-    stream = live.STREAMS.offer(name, build, every_s=tick_s)
+    stream = live.STREAMS.offer(name, build, every_s=tick_s, may_read=partial(_may_read, tuple(of)))
     _component(
         key=key,
         data={
             "url": f"{url_state.base_path()}{live.address(name)}",
-            "event": json.loads(stream.newest),
+            "event": json.loads(stream.for_reader(stream.newest, people.person())),
             "part": part,
             "every_s": ask_s,
             "rerun": rerun and not part,
@@ -60,6 +63,11 @@ def watch(
         on_ended_change=_redrawn,
         width="content" if part == "ratio" else "stretch",
     )
+
+
+def _may_read(of: Sequence[str], reader: people.Person) -> bool:
+    actor = state.actor_of(reader)
+    return actor is None or not of or not state.scheduler_for(actor).is_hidden(of)
 
 
 def stream(

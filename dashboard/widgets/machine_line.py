@@ -49,7 +49,7 @@ def _queue() -> None:
     actor = state.store().actor
     reader = hashlib.sha256(actor.person.encode()).hexdigest()[:16]  # each reads it with the private jobs
     name = f"queue-{own}-{reader}{'-all' * actor.sees_all}"
-    show = partial(live_view.watch, name, partial(_event, own, actor), ask_s=ask_s, rerun=False)
+    show = partial(live_view.watch, name, partial(_event, own, actor), of=(), ask_s=ask_s, rerun=False)
     if followed is not None:
         _, page, query = followed
         show(key="queue.own")

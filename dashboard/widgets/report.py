@@ -54,9 +54,10 @@ def _inside(about: About, key: str) -> None:
     recorded = state.recorded()
     signature = _signed(about, key)
     said = compose(about, state.store(), price=price, recorded=recorded, signature=signature)
+    store = state.store()  # of this person: the file is made in a thread without a session
     st.download_button(
         "Download HTML",
-        data=lambda: html_of(about, state.store(), price=price, recorded=recorded, signature=signature),
+        data=lambda: html_of(about, store, price=price, recorded=recorded, signature=signature),
         file_name=f"{_stem(said)}.html",
         mime="text/html",
         key=f"{key}.report.html",

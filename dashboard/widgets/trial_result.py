@@ -328,29 +328,29 @@ def latency_over_time(trial: Trial, compared: TrialComparison | None, key: str, 
     others = compared.others if compared is not None else []
     comparison = compared.comparison if compared is not None else None
     beside = (
-        [latency_charts.side(one, verdict.label(comparison, one.id)) for one in others]
+        {one.id: latency_charts.side(one, verdict.label(comparison, one.id)) for one in others}
         if comparison is not None
-        else []
+        else {}
     )
-    info = timeline_charts.timeline_info(sides, beside)
+    info = latency_plots.timeline_of(sides, beside)
     latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
 
 
 def latency_distribution(trial: Trial, compared: TrialComparison | None, key: str) -> None:
     """Draw the distributions of a trial and its baseline."""
     if sides := _sides(trial, compared):
-        latency_plots.distribution(sides, key=key)
+        latency_plots.distribution([*sides.values()], key=key)
 
 
-def _sides(trial: Trial, compared: TrialComparison | None) -> list[latency_charts.Side]:
-    """Return the trial and its baseline; without samples, say so and return none."""
+def _sides(trial: Trial, compared: TrialComparison | None) -> dict[str, latency_charts.Side]:
+    """Return the trial and its baseline by id; without samples, say so and return none."""
     baseline = compared.baseline if compared is not None else None
-    sides = [latency_charts.side(trial, "this trial" if baseline is not None else "")]
+    sides = {trial.id: latency_charts.side(trial, "this trial" if baseline is not None else "")}
     if compared is not None and baseline is not None:
-        sides.append(latency_charts.side(baseline, verdict.label(compared.comparison, baseline.id)))
-    if pruned := latency_charts.pruned(sides):
+        sides[baseline.id] = latency_charts.side(baseline, verdict.label(compared.comparison, baseline.id))
+    if pruned := latency_charts.pruned([*sides.values()]):
         results.pruned_note(pruned if len(pruned) < len(sides) else ())
-    return [] if len(pruned) == len(sides) else sides
+    return {} if len(pruned) == len(sides) else sides
 
 
 def _strip_words(info: timeline_charts.Timeline) -> str:

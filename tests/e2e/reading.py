@@ -276,7 +276,7 @@ def in_the_end(page: Page, script: str) -> list[Any]:
 
 def settled(page: Page, script: str) -> Any:
     """What a script answers once it answers the same twice."""
-    before, found = None, page.evaluate(script)
+    before, found = object(), page.evaluate(script)  # equal to nothing: also a null is asked for twice
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while found != before:
         assert time.monotonic() < deadline, f"It never rests: {before}, then {found}"

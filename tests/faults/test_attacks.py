@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core.wire.files import ROOT
 from core.wire.variables import ALLOW_LIBRARIES
 from tests import attacks, libraries
 from tests.attacks import Target, needs_sandbox
@@ -22,12 +23,20 @@ pytestmark = needs_sandbox
 SHORT = ("--runs", "40", "--warmup-runs", "2")
 LIBRARY = ("--custom-op-library", attacks.LIBRARY)
 ATTEMPTS = ("read", "write", "network", "others", "processes", "kernel")
-MEMORY = ("prlimit", f"--data={2 << 30}:{2 << 30}")  # of every process: the campaign shares its machine
+MEMORY = ("prlimit", f"--data={4 << 30}:{4 << 30}")  # of every process: the campaign shares its machine
+A_GIBIBYTE = """
+import contextlib
+with contextlib.suppress(ImportError):
+    from core.wire import limits
+    limits.memory_limit = lambda: 1 << 30
+"""
 FORGED = (
     '{"ok":{"session_creation_s":-1}}',
     '{"ok":{"latencies_ns":[1e999]}}',
     '{"ok":' + "[" * 5000,
     '{"error":{"type":"ModelError","message":"\\u001b[2J<b>[red]","hint":"\\u202e"}}',
+    '{"error":{"type":"Cancelled","message":"The user stopped it.","hint":""}}',
+    '{"error":{"type":"BudgetError","message":"Too short.","hint":""}}',
     '{"live":{"stage":"\\u001b[2J","done":-1,"total":1e400,"text":"<script>"}}',
 )
 
@@ -67,6 +76,8 @@ def test_a_hostile_configuration_fails_alone(ground: Ground, target: Target, nam
     said = compared(ground, target, target.model(name))
     assert attacks.reported(said), said
     assert attacks.successes(said) == []
+    if name in attacks.FILTERED:
+        assert attacks.not_refused(said) == []
     assert target.text not in said
 
 
@@ -130,7 +141,14 @@ def test_other_jobs_have_the_same_boundary(ground: Ground, target: Target, job: 
 def test_memory_without_end_is_an_error(ground: Ground, target: Target) -> None:
     if shutil.which("prlimit") is None:
         pytest.skip("prlimit is not installed")
-    assert "malloc=12" in compared(ground, target, target.model("memory"), MEMORY)
+    site = target.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(A_GIBIBYTE)
+    paths = (str(ROOT), str(site), ground.environment.get("PYTHONPATH", ""))
+    ground.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    said = compared(ground, target, target.model("memory"), MEMORY)
+    assert "malloc=12" in said
+    assert int(attacks.reported(said)["mebibytes"]) < 1024  # by the worker's own limit
 
 
 def test_without_the_sandbox_a_hostile_configuration_reads_the_secret(ground: Ground, target: Target) -> None:

@@ -12,8 +12,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
+from core.process import queue_files
 from core.store import Store
 from tests import store_writer, tiny_models
 from tests.faults.conftest import Ground, check_told
@@ -38,6 +40,11 @@ def test_everything_is_killed_at_a_write(ground: Ground, tmp_path: Path, number:
             writer = store_writer.start(path, number * KILLS + kill + 1, output)
             enough = rng.randrange(1, 40)
             wait_until(lambda: len(Report.of(log.read_text()).lines) > enough)  # noqa: B023 - called at once
+            if kill % 5 == 4:
+                wait_until(lambda: _measures(ground.queue))
+            if kill % 5 == 2:
+                copied = len(list(folder.glob("*.db")))
+                wait_until(lambda: len(list(folder.glob("*.db"))) > copied)  # noqa: B023 - called at once
             for process in (writer, *others):
                 process.send_signal(signal.SIGKILL)
             writer.wait()
@@ -55,8 +62,16 @@ def test_everything_is_killed_at_a_write(ground: Ground, tmp_path: Path, number:
     ground.check_store()
     assert ground.leavings() == []
     assert list(ground.queue.glob("*.json")) == []
-    for backup in folder.glob("*.db"):
+    backups = list(folder.glob("*.db"))
+    assert len(backups) >= KILLS // 5
+    for backup in backups:
         assert Store(backup).check().damaged == 0
+
+
+def _measures(queue: Path) -> bool:
+    """Whether a job has the machine; the ticket of a killed one stays until the next job takes it away."""
+    found = [queue_files.read(path) for path in queue.glob("*.json")]
+    return any(one is not None and one.running and psutil.pid_exists(one.pid) for one in found)
 
 
 def test_a_commit_waits_for_the_disk(tmp_path: Path) -> None:

@@ -52,6 +52,26 @@ def test_slower_pages_are_found_and_noise_is_not() -> None:
     assert soak.slower(pages, pages[:29]) is None
 
 
+def outcome(**held: float) -> soak.Outcome:
+    """What a soak sees of a server on which nothing grows."""
+    names = ("memory", "file descriptors", "threads", *soak.PASSING, *soak.LIMITED)
+    found = soak.Outcome(samples=[dict.fromkeys(names, 1.0) | held] * 30, seconds=60.0)
+    for seen in (found.alone, found.loaded, found.after):
+        seen.took = [0.1] * 10 * len(visitors.SHOWN)
+    found.loaded.jobs, found.loaded.followed, found.loaded.uploads = 9, 1, 1
+    found.left = dict.fromkeys(soak.PASSING, 0.0)
+    return found
+
+
+def test_too_many_files_and_too_few_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.report(outcome(), [], jobs=10) == 0
+    assert soak.report(outcome(), [], jobs=11) == 3
+    for name, most in soak.LIMITED.items():
+        assert soak.report(outcome(**{name: float(most)}), [], jobs=10) == 0
+        assert soak.report(outcome(**{name: most + 1.0}), [], jobs=10) == 1
+        assert f"files of {name}" in capsys.readouterr().out
+
+
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files of this test; its path is short, because Chromium has sockets there."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import signal
-import time
+import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from core.store import BackupFolder, Store, restore
+from core.store import BackupFolder, Store, backups, database, restore
 from core.wire.errors import StoreError
 from tests import builders, store_writer, tiny_models
 from tests.command_line import CommandLine
 from tests.store_writer import Report, check_holds
 from tests.waiting import wait_until
 
-NAME = re.compile(r"ortune-auto-\d{8}-\d{6}(-\d+)?\.db")
+NAME = re.compile(r"ortune-auto-\d{8}-\d{6}\.db")
 
 
 def reported(log: Path) -> Report:
@@ -54,7 +55,7 @@ def test_repeated_backups_while_a_trial_is_measured(tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     first = line.run("tune", "mlp.onnx", "--runs", "20", "--warmup-runs", "1", "--json", cwd=tmp_path)
     trial = first.document["trial"]
-    backups = line.start("backup", str(folder), "--every", "1s", "--keep", "3")
+    repeated = line.start("backup", str(folder), "--every", "1s", "--keep", "3")
     measured = line.start("tune", "mlp.onnx", "--budget", "6s", "--effort", "publish", cwd=tmp_path)
     _, err = measured.communicate(timeout=240)
     assert measured.returncode in (0, 3), err
@@ -67,13 +68,13 @@ def test_repeated_backups_while_a_trial_is_measured(tmp_path: Path) -> None:
     # the second one from now on began when all was stored; once the fifth is there, four lines are written
     enough = max(5, number_seen() + 2)
     wait_until(lambda: number_seen() >= enough)
-    backups.send_signal(signal.SIGINT)
-    said, err = backups.communicate(timeout=60)
-    assert backups.returncode == 130
+    repeated.send_signal(signal.SIGINT)
+    said, err = repeated.communicate(timeout=60)
+    assert repeated.returncode == 130
     assert "Traceback" not in err
 
     lines = said.splitlines()
-    kept = sorted(folder.iterdir(), key=lambda path: path.stem)  # two of the same second: `x`, `x-1`
+    kept = sorted(folder.iterdir())
     assert len(lines) > 3
     assert len(kept) in (3, 4)  # the signal may come between a copy and the deletion of the oldest
     assert all(NAME.fullmatch(path.name) for path in kept)
@@ -97,18 +98,46 @@ def test_the_newest_backups_are_kept_even_if_the_clock_is_set_back(
     for name in ("ortune-backup-20260101-000000.db", "ortune-auto-notes.db"):
         (place / name).write_text("of the user")
     paths = []
-    for moment in ("20260102-000000", "20260101-000000", "20260101-000000", "20251231-000000"):
-        monkeypatch.setattr(time, "strftime", lambda form, now=moment: form.replace("%Y%m%d-%H%M%S", now))
+    day = 24 * 3600
+    for moment in (2 * day, day, day, 0):
+        monkeypatch.setattr(backups, "time", SimpleNamespace(time=lambda now=moment: 1.8e9 + now))
         made = folder.add(store)
         paths.append(made.path)
-    assert paths[2].stem == f"{paths[1].stem}-1"  # the same second
+    assert paths == sorted(paths)
     assert [path.exists() for path in paths] == [False, False, True, True]
     assert made.removed == 1
     assert len(list(place.iterdir())) == 4
-    monkeypatch.undo()
-    BackupFolder(place, keep=1).add(store)  # the next start knows the earlier ones by name
-    assert [path.exists() for path in paths] == [False] * 4
-    assert len(list(place.iterdir())) == 3
+    made = BackupFolder(place, keep=2).add(store)  # the next start knows the earlier ones by name
+    assert [path.exists() for path in paths] == [False, False, False, True]
+    assert made.path.exists()
+    assert made.path > paths[3]
+    assert len(list(place.iterdir())) == 4
+
+
+def test_the_numbers_of_earlier_versions_are_an_order(tmp_path: Path) -> None:
+    store, place = Store(tmp_path / "home" / "ortune.db"), tmp_path / "backups"
+    place.mkdir()
+    for number in ("", "-1", "-2", "-9", "-10"):
+        (place / f"ortune-auto-20260101-000000{number}.db").write_text("of an earlier version")
+    (place / "ortune-auto-20261399-000000.db").write_text("of the user")
+    BackupFolder(place, keep=2).add(store)
+    left = [path.name for path in place.iterdir() if path.name.startswith("ortune-auto-2026010")]
+    assert left == ["ortune-auto-20260101-000000-10.db"]
+    assert (place / "ortune-auto-20261399-000000.db").exists()
+
+
+def test_a_copy_that_fails_its_check_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(db: sqlite3.Connection, target: Path) -> None:
+        target.write_bytes(b"SQLite format 3\0" + bytes(5000))
+
+    store, folder = Store(tmp_path / "home" / "ortune.db"), BackupFolder(tmp_path / "backups", keep=1)
+    first = folder.add(store).path
+    monkeypatch.setattr(database, "copy_of", damaged)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="was deleted") as caught:
+            folder.add(store)
+        assert "copy" in caught.value.message
+        assert list(folder.folder.iterdir()) == [first]
 
 
 def test_no_older_backup_is_deleted_while_rows_are_damaged_or_nothing_can_be_written(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from core.evidence.verdict import Verdict
 from core.process.job_worker import Progress, run_job
 from core.run.explanation import profile_pair
 from core.wire.errors import Cancelled, ModelError, StoreError
-from core.wire.profile_passes import Passes, passes_from_dict
+from core.wire.profile_passes import Passes, passes_from_json
 from tests import in_process, other_runtimes, tiny_models
 from tests.builders import feed_plan, one_input
 from tests.other_runtimes import needs_older_onnxruntime
@@ -53,7 +52,7 @@ def explain(
     sides = [contestant(path, level) for level in ("ORT_DISABLE_ALL", "ORT_ENABLE_EXTENDED")]
     reply = run(wire.EXPLAIN, {"sides": sides, "fingerprint": "x", "output": str(output)}, **how)
     assert not list(output.parent.glob("*.part"))
-    return passes_from_dict(json.loads(output.read_text())), reply
+    return passes_from_json(output.read_bytes()), reply
 
 
 def test_both_sides_are_profiled_in_turns_and_their_nodes_traced(tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_a_model_of_one_loop_keeps_its_body_apart(tmp_path: Path) -> None:
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
     in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
-    passes = passes_from_dict(json.loads(output.read_text()))
+    passes = passes_from_json(output.read_bytes())
     inner = [node for node in passes.sides[0].nodes if node.path == ("repeat",)]
     assert {node.name for node in inner} == {"body_matmul", "body_cond"}
     assert {node.calls_per_run for node in inner} == {5}
@@ -129,7 +128,7 @@ def test_weights_in_another_file_are_left_where_they_are(tmp_path: Path) -> None
         side["feeds"]["batch_axes"] = {"x": 0}
     output = tmp_path / "passes.json"
     in_process.run(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
-    passes = passes_from_dict(json.loads(output.read_text()))
+    passes = passes_from_json(output.read_bytes())
     assert [[one.nodes for one in side.origins or ()] for side in passes.sides] == [[("fc",)], [("fc",)]]
     assert sorted(one.name for one in path.parent.iterdir()) == ["m.onnx", "weights.bin"]
 
@@ -143,7 +142,7 @@ def test_a_side_that_falls_back_says_so_and_is_traced_all_the_same(tmp_path: Pat
     output = tmp_path / "passes.json"
     sides = [contestant(path, "ORT_DISABLE_ALL"), asked]
     run_job(wire.EXPLAIN, {"sides": sides, "fingerprint": "", "output": str(output)})
-    side = passes_from_dict(json.loads(output.read_text())).sides[1]
+    side = passes_from_json(output.read_bytes()).sides[1]
     assert (side.fallback, side.effective_providers) == (True, (CPU,))
     assert side.fallback_reason
     assert ("conv1", "relu1") in {one.nodes for one in side.origins or ()}
@@ -210,7 +209,7 @@ def test_each_side_is_profiled_in_its_own_runtime(tmp_path: Path, monkeypatch: p
         return run_job(job, payload, **how)
 
     profile_pair(plan, run)
-    passes = passes_from_dict(json.loads((tmp_path / "passes.json").read_text()))
+    passes = passes_from_json((tmp_path / "passes.json").read_bytes())
     made = [runtime for job, runtime in started if job == "profiled_pass"]
     assert made == ["own", "same"] + ["own", "same", "same", "own"] * 2 + ["own", "same"]
     assert {runtime for job, runtime in started if job != "profiled_pass"} == {"own"}
@@ -228,7 +227,7 @@ def test_the_passes_of_an_older_version_are_matched(tmp_path: Path, monkeypatch:
     sides = [older, contestant(path, "ORT_ENABLE_EXTENDED")]
     output = tmp_path / "passes.json"
     profile_pair({"sides": sides, "fingerprint": "x", "output": str(output)}, run_job)
-    one, other = passes_from_dict(json.loads(output.read_text())).sides
+    one, other = passes_from_json(output.read_bytes()).sides
     assert {node.op_type for node in one.nodes} & {node.op_type for node in other.nodes} >= {"FusedConv"}
     assert one.origins is not None
     assert one.batch_size == other.batch_size == 2

@@ -248,6 +248,44 @@ def test_a_paused_job_is_cancelled_at_once(schedulers: Make, monkeypatch: pytest
     assert one.queue.entries() == []
 
 
+def test_a_job_cancelled_while_its_place_is_asked_for_does_not_enter_again(
+    schedulers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, asked = schedulers(), threading.Event()
+    take = one._take
+
+    def cancel_first(candidates: list[Any]) -> Any:
+        one.cancel(job)
+        taken = take(candidates)
+        asked.set()
+        return taken
+
+    with one.queue.turn("another server", "x"):
+        job = one.submit(Log().job("cancelled"), actor=ANNA)
+        monkeypatch.setattr(one, "_take", cancel_first)
+        assert asked.wait(WAIT_S)
+        assert [entry.what for entry in one.queue.entries()] == ["x"]
+
+
+def test_a_job_cancelled_while_it_gets_the_machine_costs_its_person_nothing(
+    schedulers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, log = schedulers(), Log()
+    take = one.queue.take
+
+    def cancel_then(places: list[Any]) -> Any:
+        taken = take(places)
+        with one._changed:  # as `cancel` does before it abandons the job
+            one._waiting.clear()
+        return taken
+
+    monkeypatch.setattr(one.queue, "take", cancel_then)
+    one.submit(log.job("cancelled"), actor=ANNA)
+    wait_until(lambda: one.store.machine_time(0.0), "its place was not left")
+    assert one.store.machine_time(0.0)[ANNA.person] < WAIT_S  # not since the start of the system
+    assert one.queue.entries() == []
+
+
 def test_the_start_is_predicted_where_all_durations_ahead_are_known(schedulers: Make) -> None:
     one, log = schedulers(), Log()
     _, go = held(one)
@@ -291,7 +329,7 @@ def test_machine_time_is_counted_for_the_person_of_each_job(schedulers: Make) ->
 def test_a_job_whose_person_used_up_the_machine_meanwhile_fails_with_the_reason(schedulers: Make) -> None:
     used_up: set[str] = set()
 
-    def check(actor: Actor) -> None:
+    def check(actor: Actor, running_s: float) -> None:
         if actor.person in used_up:
             raise SpecError("The limit is 4 h.", hint="Wait.")
 
@@ -309,6 +347,73 @@ def test_a_job_whose_person_used_up_the_machine_meanwhile_fails_with_the_reason(
     assert (status.state, log.ran) == ("FAIL", ["his"])
     assert status.error is not None
     assert "4 h" in status.error["message"]
+
+
+def test_a_job_that_gave_way_continues_only_within_the_limit_of_its_person(schedulers: Make) -> None:
+    running, is_limited, log = list[float](), threading.Event(), Log()
+
+    def check(actor: Actor, running_s: float) -> None:
+        running.append(running_s)
+        if actor == ANNA and is_limited.is_set():
+            raise SpecError("The limit is 4 h.", hint="Wait.")
+
+    one = schedulers(check_start=check)
+    began, go = threading.Event(), threading.Event()
+
+    def work(service: Service) -> Outcome:
+        began.set()
+        assert go.wait(WAIT_S)
+        service.give_way()
+        log.ran.append("continues")
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    long = one.submit(Job(kind="search", what="long", work=work), actor=ANNA)
+    assert began.wait(WAIT_S)
+    one.submit(log.job("his"), actor=BEN)
+    assert running[-1] == 0.0
+    is_limited.set()
+    time.sleep(0.02)
+    with pytest.raises(SpecError, match="limit"):
+        one.submit(log.job("hers"), actor=ANNA)
+    assert running[-1] >= 0.02  # the turn that runs counts
+    go.set()
+    assert one.join(WAIT_S)
+    status = one.status(long)
+    assert status is not None
+    assert (status.state, log.ran) == ("FAIL", ["his"])
+    assert status.error is not None
+    assert "4 h" in status.error["message"]
+    assert one.queue.entries() == []
+
+
+def test_a_job_within_another_that_may_not_continue_ends_the_other_too(schedulers: Make) -> None:
+    is_limited, seen = threading.Event(), list[bool]()
+
+    def check(actor: Actor, running_s: float) -> None:
+        if actor == ANNA and is_limited.is_set():
+            raise SpecError("The limit is 4 h.", hint="Wait.")
+
+    one = schedulers(check_start=check)
+    begun, go = threading.Event(), threading.Event()
+
+    def inner(service: Service) -> Outcome:
+        begun.set()
+        assert go.wait(WAIT_S)
+        service.give_way()
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    def outer(service: Service) -> Outcome:
+        service.perform(Job(kind="load", what="within", work=inner))
+        seen.append(service.cancel.is_set())
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    one.submit(Job(kind="search", what="outer", work=outer), actor=ANNA)
+    assert begun.wait(WAIT_S)
+    one.submit(Log().job("his"), actor=BEN)
+    is_limited.set()
+    go.set()
+    assert one.join(WAIT_S)
+    assert seen == [True]
 
 
 def test_what_a_job_reads_and_writes_is_what_its_person_may(schedulers: Make) -> None:

@@ -183,7 +183,7 @@ def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
     shelf = Store(tmp_path / "ortune.db").shelf
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            imported_store, "written_whole", lambda path: written_whole(tmp_path / "no" / path.name)
+            imported_store, "written_whole", lambda path, **_: written_whole(tmp_path / "no" / path.name)
         )
         with pytest.raises(StoreError):
             import_evidence(Store(tmp_path / "ortune.db"), RECORDED, in_process.run, wanted="profile")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.run import job_types, live
-from core.run.job import Status
+from core.run.job import Queued, Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from tests import simulated_clock
@@ -138,22 +138,44 @@ def test_a_move_of_the_batch_takes_a_baseline_of_its_own(scheduler: Scheduler, m
 
 
 @pytest.mark.usefixtures("no_processes")
-def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> None:
-    spec = asked(square, intra_op_num_threads=1)
+def test_others_go_first_while_it_rests_and_it_continues_only_for_a_wish(
+    scheduler: Scheduler, square: Path
+) -> None:
+    spec, again = asked(square, intra_op_num_threads=1), asked(square, enable_cpu_mem_arena=False)
     job, wishes = begun(scheduler, spec)
     until(scheduler, job, shown(spec.key()))
-    done = threading.Event()
+    began, go = threading.Event(), threading.Event()
 
     def work(run: Any) -> dict[str, Any]:
-        done.set()
+        began.set()
+        assert go.wait(WAIT_S)
         return {}
 
-    other = scheduler.submit(job_types.task(work, kind="other", what="somebody else"))
-    assert done.wait(WAIT_S)
-    until(scheduler, other, lambda status: status.state == "COMPLETE")
-    again = asked(square, enable_cpu_mem_arena=False)
+    scheduler.submit(job_types.task(work, kind="other", what="another job"))
+    assert began.wait(WAIT_S)
     assert wishes.put(wish(again))
+    go.set()
     until(scheduler, job, shown(again.key()))
+    scheduler.submit(job_types.task(work, kind="other", what="another job"))
+    until(scheduler, job, lambda status: status.state == "COMPLETE")
+    assert not wishes.put(wish(spec))
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_two_that_rest_do_not_hand_the_machine_to_each_other(
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, hold = list[str](), scheduler._hold
+
+    def counted(entry: Queued) -> None:
+        turns.append(entry.job.id)
+        hold(entry)
+
+    monkeypatch.setattr(scheduler, "_hold", counted)
+    both = [begun(scheduler, asked(square, intra_op_num_threads=1))[0] for _ in range(2)]
+    for job in both:
+        until(scheduler, job, lambda status: status.state == "COMPLETE")
+    assert len(turns) <= 4
 
 
 @pytest.mark.usefixtures("no_processes")

@@ -19,10 +19,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from core.wire.errors import StoreError
-from dashboard.server import live, people_file
+from dashboard.server import live, people, people_file
 from dashboard.server.gate import Gate
 from dashboard.server.login_sessions import COOKIE, LoginSessions
-from dashboard.server.people import Access
+from dashboard.server.people import Access, Person
 from dashboard.server.people_file import Rules, Token
 from tests.serving import ask, free_port
 from tests.waiting import WAIT_S, wait_until
@@ -76,9 +76,9 @@ class Job:
 class Listener:
     """A browser that listens."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, **headers: str) -> None:
         self.line = http.client.HTTPConnection(urlsplit(url).netloc, timeout=WAIT_S)
-        self.line.request("GET", live.address(name), headers={"Accept": "text/event-stream"})
+        self.line.request("GET", live.address(name), headers={"Accept": "text/event-stream", **headers})
         self.answer = self.line.getresponse()
 
     def frame(self) -> str:
@@ -105,7 +105,7 @@ class Listener:
         self.line.close()
 
 
-Listen = Callable[[str, str], Listener]
+Listen = Callable[..., Listener]
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def listen() -> Iterator[Listen]:
     """Listen to a stream; the connections are closed afterwards."""
     listeners: list[Listener] = []
 
-    def connect(url: str, name: str) -> Listener:
-        listeners.append(Listener(url, name))
+    def connect(url: str, name: str, **headers: str) -> Listener:
+        listeners.append(Listener(url, name, **headers))
         return listeners[-1]
 
     yield connect
@@ -274,6 +274,45 @@ def test_a_stream_ends_with_the_session_of_its_listener_and_with_no_other(
             assert access.sessions.end_all("token:bob") == 1
             heard["bob"].read()
         assert ask(url, live.address("job"), Cookie=f"{COOKIE}={cookies['ann']}").status == 401
+
+
+class Readers:
+    """Who may read of a job."""
+
+    def __init__(self) -> None:
+        self.allowed = {"token:ann", "token:bob"}
+
+    def __call__(self, reader: Person) -> bool:
+        if "broken" in self.allowed:
+            raise KeyError("a defect")
+        return reader.id in self.allowed
+
+
+@pytest.mark.parametrize("now_allowed", [{"token:bob"}, {"broken"}])
+def test_who_may_know_of_it_no_longer_gets_the_end_alone(
+    streams: live.Streams, tmp_path: Path, listen: Listen, now_allowed: set[str]
+) -> None:
+    job, readers = Job(), Readers()
+    stream = streams.offer("job", job, may_read=readers)
+    access = access_by_tokens(tmp_path)
+    cookies = {name: f"{COOKIE}={access.log_in_by_token(name)}" for name in ("ann", "bob")}
+    with served(access) as url:
+        heard = {name: listen(url, "job", Cookie=cookie) for name, cookie in cookies.items()}
+        assert all(one.event()["text"] == "begins" for one in heard.values())
+        readers.allowed = now_allowed
+        job.event = {"ended": False, "text": "private"}
+        for name, one in heard.items():
+            event = one.event()
+            polled = urllib.request.Request(
+                f"{url}{live.address('job')}&poll=1", headers={"Cookie": cookies[name]}
+            )
+            with urllib.request.urlopen(polled, timeout=WAIT_S) as answer:
+                assert json.loads(answer.read()) == event
+            assert event == (job.event if f"token:{name}" in now_allowed else live.ENDED)
+            if event["ended"]:
+                assert one.frame() == ""
+        assert not stream.ended
+    assert stream.for_reader(b"{}", people.NOBODY) != b"{}"
 
 
 # --- the streams themselves

@@ -17,11 +17,13 @@ from core.evidence.load import limit_search
 from core.evidence.load.load_types import LoadResult, RawRun
 from core.evidence.measurement import Trial
 from core.run import job_types
-from core.run.job import FINISHED
+from core.run import scheduler as scheduler_module
+from core.run.job import FINISHED, Ending, Job, Outcome, Service
 from core.run.load import questions
 from core.run.scheduler import Scheduler
 from core.spec import spec_from_dict
 from core.spec.load import load_from_dict
+from core.store import Actor
 from tests import tiny_models
 
 
@@ -79,6 +81,49 @@ def test_configurations_take_turns_at_every_rate(scheduler: Scheduler, model: Pa
     assert [one["label"] for one in found["configurations"]] == ["one", "two"]
     turns = [(one["turn"], one["rate_per_s"]) for one in found["runs"] if one["configuration"] == 0]
     assert len(set(turns)) == 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"rates": [100, 200], "turns": 2},
+        {"question": "limit", "limits": ["p99<=50ms"], "budget_s": 5.0},
+        {"question": "together", "rates": [50, 50], "turns": 2},
+    ],
+    ids=lambda asked: asked.get("question", "traffic"),
+)
+def test_others_measure_between_the_runs_of_a_load_test_but_not_between_those_of_a_pair(
+    scheduler: Scheduler, model: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(scheduler_module, "MOST_TURN_S", 0.0)
+    log, others, serve = list[Any](), list[str](), questions.serve
+
+    def logged(workers: Any, what: Any, *more: Any) -> Any:
+        log.append([schedule.rate for _, schedule in what])
+        return serve(workers, what, *more)
+
+    def other(service: Service) -> Outcome:
+        log.append("other")
+        return Outcome(whole=Ending(state="COMPLETE", result={}))
+
+    def during(job: str) -> None:
+        if log and not others:
+            ben = Actor("ben@example.org", sees_all=False)
+            others.append(scheduler.submit(Job(kind="export", what="other", work=other), actor=ben))
+
+    monkeypatch.setattr(questions, "serve", logged)
+    both = [configuration(model, "one"), configuration(model, "two")]
+    number = 1 if asked.get("question") == "limit" else 2
+    trial, _ = run(scheduler, both[:number], during, duration_s=1.0, **asked)
+    assert trial.state == "COMPLETE"
+    place = log.index("other")
+    assert 0 < place < len(log) - 1
+    if "rates" in asked:
+        per_turn = 3 if "question" in asked else 2
+        assert place % per_turn == 0
+    if asked.get("rates") == [100, 200]:
+        log.remove("other")
+        assert log[::2] == log[1::2]  # runs of one rate follow each other
 
 
 def test_the_runs_of_a_turn_have_the_same_arrivals(scheduler: Scheduler, model: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from core.process import machine_queue
-from core.process.identity import is_alive
+from core.process.identity import is_alive, is_stopped
 from core.process.machine_queue import MachineQueue
 from core.wire.errors import Cancelled, StoreError
 from tests.waiting import WAIT_S, wait_until
@@ -197,6 +198,65 @@ def test_ticket_that_vanishes_while_waiting_is_written_again(tmp_path):
     with queue.turn("me", "x"), pytest.raises(Cancelled), queue.turn("you", "y", cancel, on_wait):
         pytest.fail("two at once")
     assert seen == [1, 1]
+
+
+def test_a_place_that_is_left_while_another_thread_waits_with_it_is_not_written_again(tmp_path):
+    queue = MachineQueue(tmp_path / "queue")
+    with queue.turn("me", "x"):
+        place = queue.enter("you", "y")
+        assert queue.take([place], lambda *_: queue.leave(place)) is None
+        assert [entry.what for entry in queue.entries()] == ["x"]
+
+
+def test_a_place_that_is_left_while_it_gets_the_machine_leaves_it_free(tmp_path, monkeypatch):
+    queue, lock = MachineQueue(tmp_path / "queue"), machine_queue._try_lock
+    place, got = queue.enter("me", "x"), []
+
+    def leave_at_once(one):
+        got.append(one)
+        assert lock(one)
+        queue.leave(place)
+        return True
+
+    monkeypatch.setattr(machine_queue, "_try_lock", leave_at_once)
+    assert queue.take([place]) is None
+    assert [one.is_locked for one in got] == [False]
+    assert queue.entries() == []
+
+
+def test_a_ticket_that_cannot_be_written_leaves_the_machine_free_and_keeps_the_place(tmp_path, monkeypatch):
+    queue, write = MachineQueue(tmp_path / "queue"), machine_queue.write
+    place = queue.enter("me", "x")
+
+    def fail(path, content):
+        raise StoreError("The disk is full.", hint="Free space.")
+
+    monkeypatch.setattr(machine_queue, "write", fail)
+    with pytest.raises(StoreError, match="full"):
+        queue.take([place])
+    monkeypatch.setattr(machine_queue, "write", write)
+    assert [entry.running for entry in queue.entries()] == [False]
+    assert queue.take([place]) is place
+    queue.leave(place)
+
+
+def test_a_stopped_process_lets_others_pass_and_keeps_its_place(tmp_path):
+    folder, log = tmp_path / "queue", tmp_path / "log"
+    queue = MachineQueue(folder)
+    held = queue.enter("me", "x")
+    assert queue.take([held]) is held
+    with start(folder, log, "stopped") as waiter:
+        wait_until(lambda: len(queue.entries()) == 2, "it never queued")
+        waiter.send_signal(signal.SIGSTOP)
+        wait_until(lambda: is_stopped(waiter.pid), "it was not stopped")
+        queue.leave(held)
+        try:
+            assert turn_at_once(folder) == ["me", "stopped"]
+        finally:
+            waiter.send_signal(signal.SIGCONT)
+        waiter.communicate(timeout=WAIT_S)
+    assert waiter.returncode == 0
+    assert len(intervals(log)) == 1
 
 
 def test_ticket_of_a_dead_process_is_removed(tmp_path):

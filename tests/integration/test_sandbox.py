@@ -36,6 +36,7 @@ pytestmark = pytest.mark.skipif(
     reason="this kernel has no Landlock of version 6, or no seccomp",
 )
 
+SYSTEM_V = ("semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "shmget")
 # Each attempt is an expression; the reply holds "done", or the name of the error.
 TRY = """
 import ctypes, json, os, resource, shutil, signal, socket, subprocess, sys, tempfile, threading
@@ -158,6 +159,8 @@ def test_no_network_and_no_signal_reaches_the_outside(places: Mapping[str, Path]
             f"os.readlink('/proc/{os.getpid()}/fd/0')",
             f"Path('/proc/{os.getpid()}/oom_score_adj').write_text('1000')",
             f"call({sandbox._FORBIDDEN['ptrace'][machine]}, 16, os.getppid(), 0, 0)",
+            *(f"call({sandbox._FORBIDDEN[name][machine]}, 0, 0, 0, 0, 0)" for name in SYSTEM_V),
+            f"call({sandbox._PRCTL[machine]}, 4, 0, 0, 0, 0)",  # PR_SET_DUMPABLE
         ]
         allowed = [
             "socket.socketpair()",

@@ -276,6 +276,7 @@ def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, square):
         one.cancel(trial)
         one.cancel(after)
         assert one.join(WAIT_S)
+        assert [entry.what for entry in MachineQueue().entries()] == ["measure vit"]
     assert {one.store.trial(i).state for i in (trial, after)} == {"CANCELLED"}
     assert one.store.trial(trial).error["type"] == "Cancelled"
 

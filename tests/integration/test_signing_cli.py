@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
 import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -283,6 +285,57 @@ def test_a_changed_bundle_ends_with_exit_code_1(line: CommandLine, copies: Expor
     done = line.run("provenance", str(copies.bundle), "--json")
     assert (done.code, states(done)) == (EXIT_FAILED, {"bundle": "DIFFERS"})
     assert done.document["signature"]["state"] == "WRONG"
+
+
+def rebuilt(bundle: Path, name: str, data: bytes) -> None:
+    """Replace a file of a bundle, with a fitting `bundle.json` and without a signature."""
+    with zipfile.ZipFile(bundle) as archive:
+        held = {one: archive.read(one) for one in archive.namelist()} | {name: data}
+    manifest = json.loads(held["bundle.json"])
+    for one in manifest["files"]:
+        one["sha256"] = hashlib.sha256(held[one["path"]]).hexdigest()
+        one["size_bytes"] = len(held[one["path"]])
+        if one["path"] == manifest["model"]["path"]:
+            manifest["model"]["sha256"] = one["sha256"]
+    held["bundle.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for one, content in held.items():
+            archive.writestr(one, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "state", "code"),
+    [
+        ("run.py", "bundle", "MISSING", EXIT_UNDECIDED),
+        ("samples/outputs.npz", "bundle", "DIFFERS", EXIT_FAILED),
+        ("model", "bundle", "DIFFERS", EXIT_FAILED),
+        ("model", "YAML in the bundle", "DIFFERS", EXIT_FAILED),
+    ],
+)
+def test_a_rebuilt_bundle_is_not_intact(
+    name: str, link: str, state: str, code: int, line: CommandLine, copies: Exported
+) -> None:
+    with zipfile.ZipFile(copies.bundle) as archive:
+        path = next(one for one in archive.namelist() if one.startswith(name))
+        data = archive.read(path)
+    rebuilt(copies.bundle, path, data)
+    assert states(line.run("provenance", str(copies.bundle), "--json"))["YAML in the bundle"] == "MATCHES"
+    rebuilt(copies.bundle, path, data + b"\n# changed")
+    done = line.run("provenance", str(copies.bundle), "--json")
+    assert (done.code, states(done)[link]) == (code, state), done.document
+
+
+def test_a_wrong_signature_beside_a_manifest_is_refused(
+    line: CommandLine, copies: Exported, tmp_path: Path
+) -> None:
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(copies.bundle) as archive:
+        archive.extractall(folder)
+    config = folder / "config.yaml"
+    assert line.run("sign", str(config), "--key", NAME).code == 0
+    config.write_bytes(config.read_bytes().replace(b"schema: 1", b"schema:  1"))
+    refused(line.run("verify", str(config), "--no-measure", "--quiet"), "signature is wrong")
+    assert line.run("provenance", str(config), "--json").document["state"] == "BROKEN"
 
 
 def test_a_changed_yaml_file_ends_with_exit_code_1(line: CommandLine, copies: Exported) -> None:

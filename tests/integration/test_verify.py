@@ -275,7 +275,7 @@ held = replace(held, sources={{**held.sources, "model/big.bin": big}})
 limit = 1536 << 20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 path = Path({str(tmp_path / "big.zip")!r})
-written = writing.write(path, held, bundle_texts(held))
+written = writing.write(path, held, bundle_texts(held), store=store)
 assert written > 3 << 30, written
 opening.check(path)
 print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

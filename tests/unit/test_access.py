@@ -203,6 +203,7 @@ def test_workers_get_what_they_need(name: str) -> None:
     [
         *("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "DATABASE_URL", "NVIDIA_API_KEY", "ORTUNE_TOKEN"),
         *("HTTPS_PROXY", "SSH_AUTH_SOCK", "STREAMLIT_SERVER_COOKIE_SECRET", "PATHS", "MYHOME"),
+        "ORTUNE_KEY_PASSPHRASE",
     ],
 )
 def test_secrets_of_the_server_stay_with_the_server(name: str) -> None:

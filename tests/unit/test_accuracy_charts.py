@@ -135,7 +135,9 @@ def test_each_verdict_is_a_series_with_a_word_of_its_own() -> None:
     figure = differences(rows, reference="fp32", delta=0.02)
     assert {one.name for one in figure.data} == {"not worse", "worse", "undecided"}
     assert len({one.marker.symbol for one in figure.data}) == 3
-    assert [one.text for one in figure.layout.annotations if one.text in ("a", "b", "c")] == ["a", "b", "c"]
+    texts = [one.text for one in figure.layout.annotations]
+    assert "−2 accepted" in texts
+    assert [one for one in texts if one in ("a", "b", "c")] == ["a", "b", "c"]
     worse = next(one for one in figure.data if one.name == "worse")
     assert worse.x[0] == pytest.approx(-10)
     assert worse.error_x.arrayminus[0] == pytest.approx(1)

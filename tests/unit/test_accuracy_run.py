@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 
 from core import wire
 from core.evidence.comparison import same_request
-from core.run.accuracy import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
+from core.run.accuracy import (
+    accuracy_metrics,
+    compare,
+    curve,
+    known_accuracy,
+    measure_accuracy,
+    roc,
+    score_outputs,
+    scores_of,
+    summary,
+)
 from core.run.accuracy.accuracy_metrics import calibration_rows
 from core.show.format import interval_share
 from core.show.sheets import accuracies
@@ -259,6 +270,51 @@ def test_scored_rows_are_counted_by_their_hashes(tmp_path: Path) -> None:
     assert calibration_rows(str(path), "") == {"rows": None, "shared": None}
     np.savez(path, rows=np.zeros(0, np.uint64))
     assert calibration_rows(str(path), hashes) == {"rows": 3, "shared": None}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"scores": np.zeros((2, 3)), "labels": np.zeros(3, np.int64)},  # of other samples
+        {"scores": np.zeros((2, 4)), "labels": np.zeros(2, np.int64)},
+        {"scores": np.zeros((2, 3)), "labels": np.array([0, 3])},
+        {"scores": np.zeros((2, 3)), "labels": np.array([0, -1])},
+        {"scores": np.array([["a", "b", "c"]] * 2), "labels": np.zeros(2, np.int64)},
+        {"scores": np.zeros((2, 3)), "labels": np.array(["0", "1"])},
+        {"scores": np.zeros((2, 3))},
+    ],
+)
+def test_scores_that_a_worker_forged_are_refused_in_words(store: Store, kept: dict[str, Any]) -> None:
+    accuracy = made(store, right(1, 0), [0, 0])
+    np.savez(accuracy.scores_path, **kept)
+    with pytest.raises(StoreError, match="The scores cannot be read from"):
+        summary(accuracy)
+
+
+def test_scores_that_unpack_to_many_gigabytes_are_not_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = made(store, right(1, 0), [0, 0])
+    path = Path(accuracy.scores_path)
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:300], whole[:100] + b"\xff" * 100 + whole[200:]):
+        path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="The scores cannot be read from"):
+            summary(accuracy)
+    for header in ("{'descr': '<f8', 'fortran_order': False, 'shape': (1125899906842624, 3)}", "(" * 5000):
+        text = header.encode().ljust(5001) + b"\n"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("scores.npy", "labels.npy"):
+                archive.writestr(name, b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+        with pytest.raises(StoreError, match="The scores cannot be read from"):
+            summary(accuracy)
+    np.savez_compressed(path, scores=np.zeros((100_000, 3)), labels=np.zeros(100_000, np.int64))
+    assert path.stat().st_size < 100_000
+    assert scores_of(accuracy)[0].shape == (100_000, 3)
+    monkeypatch.setattr(accuracy_metrics, "MOST_SCORE_BYTES", 1_000_000)
+    for read in (lambda: summary(accuracy), lambda: calibration_rows(str(path), "")):
+        with pytest.raises(StoreError, match=r"they take 3,200,\d+ bytes, more than 1,000,000"):
+            read()
 
 
 def test_few_classes_have_no_top_five(store: Store) -> None:

@@ -134,6 +134,30 @@ def test_rotation_bounds_the_log_and_keeps_the_chain(tmp_path: Path, monkeypatch
     assert "does not follow" in audit.check(tmp_path).problems[0]
 
 
+@pytest.mark.parametrize("moves", range(3))
+def test_a_writer_killed_in_a_rotation_loses_no_second_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    monkeypatch.setattr(audit, "FILE_BYTES", 1)  # each line is a file
+    monkeypatch.setattr(audit, "FILES", 4)
+    for number in range(4):
+        audit.record("change", f"number {number}", folder=tmp_path)
+    left, replace = iter(range(moves)), Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            audit.record("change", "killed", folder=tmp_path)
+    audit.record("change", "the next", folder=tmp_path)
+    assert audit.check(tmp_path).problems == ()
+    assert [one.n for one in audit.entries(tmp_path)] == [2, 3, 4, 5]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no permission bits")
 def test_only_the_user_may_read_it(tmp_path: Path) -> None:
     before = os.umask(0)

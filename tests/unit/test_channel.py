@@ -9,7 +9,15 @@ import pytest
 
 from core.wire import EmptyReply, Request, channel
 from core.wire.channel import BrokenChannel, LineSplitter, RequestChannel, line, obey
-from core.wire.errors import ModelError, record_from_exception
+from core.wire.errors import (
+    ModelError,
+    ProviderError,
+    SpecError,
+    StoreError,
+    TunerError,
+    WorkerError,
+    record_from_exception,
+)
 
 ERROR = {"type": "ModelError", "message": "It broke.", "hint": "Mend it."}
 
@@ -56,6 +64,25 @@ class TestAsking:
         with pytest.raises(ModelError, match="It broke") as caught:
             channel_state.reply()
         assert caught.value.hint == "Mend it."
+
+    @pytest.mark.parametrize(
+        ("named", "stores", "raised"),
+        [
+            *((one.__name__, False, one) for one in (SpecError, ModelError, ProviderError, WorkerError)),
+            ("StoreError", True, StoreError),
+            *((one, False, WorkerError) for one in ("StoreError", "Cancelled", "BudgetError", "TunerError")),
+            *((one, True, WorkerError) for one in ("Cancelled", "MissingError", "PrivateError", "KeyError")),
+        ],
+    )
+    def test_a_worker_cannot_say_that_the_user_stopped_the_job(
+        self, named: str, stores: bool, raised: type[TunerError]
+    ) -> None:
+        channel_state = RequestChannel()
+        channel_state.request(Request("x", EmptyReply, stores=stores), {})
+        channel_state.receive_bytes(line({"id": 1, "error": {**ERROR, "type": named}}))
+        with pytest.raises(raised, match="It broke") as caught:
+            channel_state.reply()
+        assert type(caught.value) is raised
 
     def test_replies_come_in_pieces_and_together(self) -> None:
         channel_state = RequestChannel()

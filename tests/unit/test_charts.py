@@ -13,7 +13,17 @@ from core.run.sweep import Measured
 from core.spec.axes import BATCH, THREADS
 from core.wire.profile import NodeTime, Profile, Span
 from core.worker.measure.profile_parser import parse_profile
-from dashboard.charts import PALETTE, base_figure, log_ticks, plain, profile_charts, provider_label
+from dashboard.charts import (
+    PALETTE,
+    band,
+    base_figure,
+    lay_out,
+    line_at,
+    log_ticks,
+    plain,
+    profile_charts,
+    provider_label,
+)
 from dashboard.charts.latency_charts import MAX_SAMPLES, latency_ecdf, latency_ecdf_info, side, thin
 from dashboard.charts.profile_charts import (
     INSERTED,
@@ -481,3 +491,19 @@ def test_a_figure_takes_nothing_from_a_theme_and_every_axis_makes_room_for_its_t
     assert "xaxis" not in layout["template"].get("layout", {})
     assert layout["xaxis"]["automargin"] is True
     assert layout["yaxis"]["automargin"] is True
+
+
+def test_the_layout_is_as_the_updates_of_plotly_make_it() -> None:
+    """They take about ten times as long, so pages do not use them."""
+    ours, theirs = (base_figure(x_title="Ratio", y_title="Time") for _ in range(2))
+    lay_out(
+        ours,
+        yaxis={"range": [0, 2]},
+        margin={"t": 0},
+        showlegend=False,
+        shapes=[line_at(1.0, of="y", color="#000000", dash="dot"), band(0.5, 2.0, of="x", color="#FF0000")],
+    )
+    theirs.add_hline(y=1.0, line={"color": "#000000", "dash": "dot"})
+    theirs.add_vrect(x0=0.5, x1=2.0, fillcolor="#FF0000", line_width=0, layer="below")
+    theirs.update_layout(yaxis={"range": [0, 2]}, margin={"t": 0}, showlegend=False)
+    assert ours.to_plotly_json() == theirs.to_plotly_json()

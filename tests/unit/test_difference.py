@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +23,9 @@ from core.show.sheets import Line
 from core.show.sheets import differences as sheets
 from core.show.table import Table
 from core.wire.errors import WorkerError
+from core.wire.graph import graphs_from_json
 from core.wire.profile import middle_half
-from core.wire.profile_passes import passes_from_dict
+from core.wire.profile_passes import passes_from_json
 from core.worker.measure.profile_parser import parse_profile
 from tests.builders import (
     CPU,
@@ -61,7 +63,10 @@ def end(baseline_us: float = 920, candidate_us: float = 545, **changes: Any) -> 
 
 
 def differ(baseline: Any = None, candidate: Any = None, of: EndToEnd | None = None) -> Difference:
-    return difference(passes_from_dict(passes(baseline or unfused(), candidate or fused())), of or end())
+    return difference(
+        passes_from_json(msgspec.json.encode(passes(baseline or unfused(), candidate or fused()))),
+        of or end(),
+    )
 
 
 def row(found: Difference, label: str) -> DifferenceRow:
@@ -540,8 +545,15 @@ def test_the_difference_is_plain_data_with_its_shares() -> None:
 )
 def test_passes_of_another_kind_are_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkerError, match=message) as caught:
-        passes_from_dict(data)
+        passes_from_json(msgspec.json.encode(data))
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"sides":' * 100_000, b"\xff", b""])
+def test_text_that_is_none_is_refused_in_words(text: bytes) -> None:
+    for read in (passes_from_json, graphs_from_json):
+        with pytest.raises(WorkerError, match="that ORTune wrote"):
+            read(text)
 
 
 def test_a_side_without_nodes_is_all_outside() -> None:

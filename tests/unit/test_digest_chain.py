@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -32,8 +33,18 @@ def trial(store: Store, tmp_path: Path) -> Trial:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"no model, but nobody looks")
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    spec = {"model": {"path": str(model), "sha256": digest}}
-    result = {"latency": {"p50_s": 0.001}, "latencies_s": [0.001, 0.00125], "fingerprint": "f"}
+    spec = {
+        "model": {"path": str(model), "sha256": digest},
+        "session": {"intra_op_num_threads": 1},
+        "workload": {"batch_size": 4, "feeds": "/a/folder/x.npz"},
+    }
+    result = {
+        "latency": {"p50_s": 0.001, "p99_s": 0.0015},
+        "latencies_s": [0.001, 0.00125],
+        "fingerprint": "f",
+        "contrasts": [{"verdict": "FASTER", "ratio": 1.5, "ratio_low": 1.25, "ratio_high": 1.75}],
+        "environment": {"cpu": "EPYC", "python": "3.11", "secret": "not exported"},
+    }
     one = builders.trial(ID, state="WAITING", model_sha256=digest, key="key", created_at=1000.0, spec=spec)
     store.create_trial(one)
     store.update_trial(ID, state="COMPLETE", result=result)
@@ -104,6 +115,74 @@ def test_a_changed_number_in_the_file_breaks_its_link(store: Store, yaml: Path) 
     found = chain_of_file(store, yaml)
     assert states(found)["YAML file"] == "DIFFERS"
     assert "latency" in found.links[-1].why
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place"),
+    [
+        ("intra_op_num_threads: 1", "intra_op_num_threads: 2", "session.intra_op_num_threads"),
+        ("\n  intra_op_num_threads: 1\n", " {}\n", "session.intra_op_num_threads"),
+        ("batch_size: 4", "batch_size: 5", "workload.batch_size"),
+        ("effort: quick", "effort: publish", "protocol.effort"),
+        ("path: ", "precision: fp16\n  path: ", "model.precision"),
+        (
+            "sha256: ",
+            "sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef #",
+            "model.sha256",
+        ),
+        ("p99_s: 0.0015", "p99_s: 0.0011", "measured.latency.p99_s"),
+        ("ratio_high: 1.75", "ratio_high: 1.55", "measured.contrasts.ratio_high"),
+        ("cpu: EPYC", "cpu: Ryzen", "environment.cpu"),
+        ("state: COMPLETE", "state: FAIL", "measured.state"),
+    ],
+)
+def test_each_changed_part_of_the_file_breaks_its_link(
+    before: str, after: str, place: str, store: Store, yaml: Path
+) -> None:
+    text = yaml.read_text(encoding="utf-8")
+    assert text.count(before) >= 1
+    yaml.write_text(text.replace(before, after, 1), encoding="utf-8")
+    link = chain_of_file(store, yaml).links[-1]
+    assert (link.name, link.state) == ("YAML file", "DIFFERS")
+    assert f"`{place}`" in link.why
+    assert link.recorded != link.now
+
+
+@pytest.mark.parametrize(
+    ("pattern", "after", "place"),
+    [
+        (r"\n  sha256: \w+", "", "model.sha256"),
+        ("p99_s: 0.0015", "p99_s: 0.0015\n    p9_s: 1.0", "measured.latency.p9_s"),
+    ],
+)
+def test_what_cannot_be_compared_leaves_the_chain_incomplete(
+    pattern: str, after: str, place: str, store: Store, yaml: Path
+) -> None:
+    text = yaml.read_text(encoding="utf-8")
+    yaml.write_text(re.sub(pattern, after, text, count=1), encoding="utf-8")
+    found = chain_of_file(store, yaml)
+    assert (found.state, states(found)["YAML file"]) == ("INCOMPLETE", "MISSING")
+    assert f"`{place}`" in found.links[-1].why
+
+
+def test_external_weights_are_part_of_the_file(store: Store, trial: Trial, yaml: Path) -> None:
+    other = replace(trial, id="cccccc000003", key="other", model_sha256="c" * 64)
+    store.create_trial(replace(other, state="WAITING", result=None))
+    store.update_trial(other.id, state="COMPLETE", result=trial.result)
+    yaml.write_text(export_yaml(other), encoding="utf-8")
+    found = chain_of_file(store, yaml)
+    assert states(found)["YAML file"] == "MATCHES"
+    assert "external weights" in found.links[0].why  # the file of the model alone says nothing of them
+    text = yaml.read_text(encoding="utf-8")
+    yaml.write_text(text.replace("c" * 64, "d" * 64), encoding="utf-8")
+    assert "`model.content_sha256`" in chain_of_file(store, yaml).links[-1].why
+    yaml.write_text(text.replace(f"  content_sha256: {'c' * 64}\n", ""), encoding="utf-8")
+    assert states(chain_of_file(store, yaml))["YAML file"] == "MISSING"
+
+
+def test_folders_are_those_of_each_machine(store: Store, yaml: Path) -> None:
+    yaml.write_text(yaml.read_text(encoding="utf-8").replace("/a/folder/", "elsewhere/"), encoding="utf-8")
+    assert chain_of_file(store, yaml).state == "INTACT"
 
 
 def test_a_file_of_another_store_has_no_result_here(yaml: Path, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
-from core.wire.profile_passes import passes_from_dict
+from core.wire.profile_passes import passes_from_json
 from dashboard import charts
 from dashboard.charts import explain_charts
 from tests.builders import US, fused, node, passes, side, unfused
@@ -26,7 +27,7 @@ def differ(baseline: Any, candidate: Any, baseline_us: float = 920, candidate_us
         raced=True,
         per_row=False,
     )
-    return difference(passes_from_dict(passes(baseline, candidate)), end)
+    return difference(passes_from_json(msgspec.json.encode(passes(baseline, candidate))), end)
 
 
 def many(count: int, us: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.evidence.load.arrivals import Trace
 from core.run import job_types
 from core.run.durations import Durations, planned_s
 from core.run.job import Queued
@@ -79,3 +80,20 @@ def test_a_load_test_takes_the_time_that_it_plans() -> None:
     assert planned_s(together, 2) == 3 * (30.0 + 2 * together.warmup_s)
     job = job_types.load([job_types.Configuration(spec=SPEC, label="a")], of_two)
     assert job.predicted_s == planned_s(of_two, 1)
+    batching = LoadSpec.model_validate(
+        {"question": "batching", "limits": ["p99<=20ms"], "rates": [10.0], "duration_s": 10.0, "turns": 1}
+    )
+    assert planned_s(batching, 1) == 6.0 + 4 * (10.0 + batching.warmup_s)
+
+
+def test_a_load_test_of_a_trace_takes_its_length_in_every_turn() -> None:
+    """A trace as recorded may be longer than any duration that can be asked for."""
+    trace = Trace(name="t", at_s=[0.0, 500.0, 1000.0], kind=[0, 0, 0])
+    asked = {"arrivals": {"process": "trace", "path": "t.csv"}, "turns": 3}
+    recorded = LoadSpec.model_validate(asked)
+    assert planned_s(recorded, 2, trace) == 2 * 3 * 1000.0
+    slower = LoadSpec.model_validate({**asked, "rates": [0.02, 0.01]})
+    job = job_types.load([job_types.Configuration(spec=SPEC, label="a")], slower, trace=trace)
+    assert job.predicted_s == pytest.approx(3 * (100.0 + 200.0))
+    part = LoadSpec.model_validate({**asked, "duration_s": 60.0})
+    assert planned_s(part, 1, trace) == 60.0 + 3 * part.warmup_s

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.evidence.measurement import Trial
 from core.store import Store, library
-from core.wire.errors import ModelError, StoreError
+from core.wire.errors import ModelError, PrivateError, StoreError
 from core.worker.models import inspect_model
 from tests import tiny_models
 
@@ -214,6 +216,24 @@ def test_external_data_in_a_subfolder_keeps_its_place(store, tmp_path):
     assert (Path(record.path).parent / "data" / "w.bin").is_file()
 
 
+def test_the_files_of_a_model_are_on_the_disk_before_its_row(store, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    model = tiny_models.external_data(tmp_path / "m.onnx", location="data/w.bin")
+    synced, put_model = set(), store.put_model
+
+    def put(record):
+        folder = Path(record.path).parent
+        needed = [folder.parent, folder, *folder.rglob("*")]
+        assert {path.stat().st_ino for path in needed} <= synced
+        assert len(needed) == 5
+        put_model(record)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(store, "put_model", put)
+    import_files(store, {"m.onnx": model, "data/w.bin": tmp_path / "data" / "w.bin"}, name="m")
+    assert len(store.models()) == 1
+
+
 def test_missing_external_data_is_refused_and_leaves_nothing(store, tmp_path):
     model = tiny_models.external_data(tmp_path / "m.onnx")
     with pytest.raises(ModelError, match=r"weights\.bin"):
@@ -279,6 +299,62 @@ def test_removing_deletes_what_was_taken_in_and_nothing_else(store, tmp_path):
     assert not Path(upload.path).parent.exists()
     assert (tmp_path / "b.onnx").exists()
     assert store.models() == []
+
+
+def test_a_model_of_another_person_keeps_its_record_and_files(store, tmp_path):
+    anna, ben, admin = (store.for_person(one, sees_all=one == "admin") for one in ("anna", "ben", "admin"))
+    path = tiny_models.mul(tmp_path / "a.onnx")
+    hers, _ = import_files(anna, [path], name="hers")
+    kept = Path(hers.path)
+    assert import_files(ben, [path], name="his") == (hers, False)
+    assert import_file(ben, path, name="his", source="export", note="n", details={"opset": 20}) == hers
+    kept.unlink()
+    with pytest.raises(PrivateError, match="replaced"):
+        import_files(ben, [path], name="his")
+    assert kept.parent.is_dir()
+    assert import_files(admin, [path], name="theirs")[0] == hers
+    anna.share([hers.content_sha256], private=True)
+    inode = kept.stat().st_ino
+    for adds in (
+        lambda: import_files(ben, [path], name="his"),
+        lambda: import_file(ben, path, name="his", source="file"),
+        lambda: resolve_model(ben, str(path)),
+    ):
+        with pytest.raises(PrivateError, match="private to another person"):
+            adds()
+    assert kept.stat().st_ino == inode
+    assert import_file(admin, path, name="theirs", source="export", note="n") == hers
+    assert (anna.models(), ben.models()) == ([hers], [])
+
+
+def test_a_model_is_not_removed_while_others_use_it_in_private(store, tmp_path):
+    anna, ben = (store.for_person(one, sees_all=False) for one in ("anna", "ben"))
+    his, _ = import_files(ben, [tiny_models.mul(tmp_path / "a.onnx")], name="his")
+    hers, _ = import_files(anna, [tiny_models.mlp(tmp_path / "b.onnx")], name="secret")
+    anna.put_model(replace(hers, details={"variant": {"root": his.content_sha256}}))
+    trial = Trial(
+        id="t1".ljust(12, "0"),
+        kind="measure",
+        state="RUNNING",
+        spec={"model": {"path": his.path}},
+        model_name="zzjob",
+        model_sha256=his.content_sha256,
+        key="k",
+        created_at=1.0,
+    )
+    anna.create_trial(trial)
+    anna.share([trial.id, hers.content_sha256], private=True)
+    for words, end in (
+        ("private job", lambda: anna.update_trial(trial.id, state="COMPLETE")),
+        ("private variants", lambda: anna.remove_model(hers.content_sha256)),
+    ):
+        with pytest.raises(ModelError, match=words) as caught:
+            library.remove_model(ben, his.content_sha256)
+        assert not any(one in caught.value.message for one in ("anna", "secret", "zzjob", trial.id[:8]))
+        assert Path(his.path).is_file()
+        end()
+    library.remove_model(ben, his.content_sha256)
+    assert not Path(his.path).exists()
 
 
 def test_folder_of_the_server_lists_what_stays_inside_it(store, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from core.evidence.node_savings import (
     original_operator,
     savings,
 )
-from core.wire.profile_passes import Passes, passes_from_dict
+from core.wire.profile_passes import Passes, passes_from_json
 from tests.builders import US, node, passes, side
 
 
@@ -64,7 +65,7 @@ def static_passes(**changes: Any) -> Passes:
         covers={"conv1": ["conv1", "w1_DequantizeLinear"]},
         **changes,
     )
-    return passes_from_dict(passes(before, after))
+    return passes_from_json(msgspec.json.encode(passes(before, after)))
 
 
 def dynamic_passes() -> Passes:
@@ -83,7 +84,7 @@ def dynamic_passes() -> Passes:
         ("act", "Relu"),
     ]
     covers = {"fc1_quant": ["fc1_quant", "fc1_quant_scales_mul", "fc1_quant_output_scale_mul"]}
-    return passes_from_dict(passes(before, side(ran, model=model, covers=covers)))
+    return passes_from_json(msgspec.json.encode(passes(before, side(ran, model=model, covers=covers))))
 
 
 def of(found: Savings, name: str) -> Unit:
@@ -126,7 +127,8 @@ def test_operators_that_run_as_one_are_one_and_their_errors_add_up_as_squares() 
     )
     after = side([node("q", "MatMul", 100), node("k", "MatMul", 100), node("softmax", "Softmax", 50)])
     found = savings(
-        reply(error("q", 0.03, "MatMul"), error("k", 0.04, "MatMul")), passes_from_dict(passes(before, after))
+        reply(error("q", 0.03, "MatMul"), error("k", 0.04, "MatMul")),
+        passes_from_json(msgspec.json.encode(passes(before, after))),
     )
     assert [unit.nodes for unit in found.units] == [("q", "k")]
     assert found.units[0].error == pytest.approx(0.05)
@@ -137,7 +139,7 @@ def test_operators_that_run_as_one_are_one_and_their_errors_add_up_as_squares() 
 def test_nodes_that_cannot_be_traced_do_not_swallow_the_others() -> None:
     before = side([node("conv1", "Conv", 400), node("fused", "Magic", 50)], covers={"fused": []})
     after = side([node("conv1", "QLinearConv", 100), node("other", "Magic", 70)], covers={"other": []})
-    found = savings(reply(error("conv1", 0.02)), passes_from_dict(passes(before, after)))
+    found = savings(reply(error("conv1", 0.02)), passes_from_json(msgspec.json.encode(passes(before, after))))
     assert found.units[0].saved_s == pytest.approx(300 * US)
     assert found.elsewhere_s == pytest.approx(-20 * US)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from core.store import audit
@@ -281,16 +282,28 @@ def test_a_damaged_file_logs_everybody_out(tmp_path: Path, body: str) -> None:
 def test_a_log_out_that_cannot_be_stored_is_said_and_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sessions = LoginSessions(tmp_path)
-    cookie = sessions.begin("ann")
+    sessions, other = LoginSessions(tmp_path), LoginSessions(tmp_path)
+    first, second = sessions.begin("ann"), other.begin("ann")
 
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(login_sessions, "written_whole", full)
-    with pytest.raises(StoreError, match="No space"):
-        sessions.end_all("ann")
-    assert sessions.find(cookie) is None
+    def in_use(_: LoginSessions) -> None:
+        raise filelock.Timeout("lock")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(login_sessions, "written_whole", full)
+        with pytest.raises(StoreError, match="No space"):
+            sessions.end(hash_of(first))
+    with monkeypatch.context() as patch:
+        patch.setattr(LoginSessions, "_file_lock", in_use)
+        with pytest.raises(StoreError, match="cannot be stored"):
+            sessions.end_all("ann")
+    assert sessions.find(first) is sessions.find(second) is None
+    other.begin("bob")  # stores those of `ann` again
+    assert sessions.find(first) is sessions.find(second) is None
+    sessions.begin("bob")
+    assert other.find(first) is other.find(second) is None
 
 
 # --- access

@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from core.run import job_types
+from core.spec.load import LoadSpec
 from core.store import Actor, Change, ModelRecord, Store
 from core.wire.errors import SpecError
 from dashboard.server import people, people_file, quotas
 from dashboard.server.people_file import Quotas
+from dashboard.server.personal import PersonalScheduler
 from dashboard.views.machine import usage
 from docs.generator.environment import QUOTAS
+from tests.unit.test_job_durations import SPEC
 from tests.unit.test_sharing import ANNA, BEN, trial
 
 ENGINEER, ADMIN = Actor(ANNA, sees_all=False), Actor(ANNA, sees_all=True)
@@ -62,21 +67,25 @@ def test_a_person_whose_machine_time_is_used_up_starts_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit(monkeypatch, machine_s_per_day=600)
-    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=5000.0)  # before the last 24 hours
-    store.add_machine_time(ANNA, began=time.time() - 4000, seconds=599.0)
+    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=3000.0)  # before the last 24 hours
+    store.add_machine_time(ANNA, began=time.time() - 90_000, seconds=3900.0)  # 300 s of it are within them
+    store.add_machine_time(ANNA, began=time.time() - 4000, seconds=240.0)
     store.add_machine_time(BEN, began=time.time() - 4000, seconds=9000.0)
     quotas.check_start(store, ENGINEER)
-    store.add_machine_time(ANNA, began=time.time() - 100, seconds=61.0)
+    with pytest.raises(SpecError, match=r"10 min.* limit is 10 min"):
+        quotas.check_start(store, ENGINEER, running_s=61.0)
+    store.add_machine_time(ANNA, began=time.time() - 200, seconds=121.0)
     with pytest.raises(SpecError, match=r"11 min.* limit is 10 min") as caught:
         quotas.check_start(store, ENGINEER)
     assert "admin" in caught.value.hint
     quotas.check_start(store, ADMIN)
 
 
-def test_machine_time_that_a_clock_ahead_recorded_does_not_count(store: Store) -> None:
+def test_machine_time_that_a_clock_ahead_recorded_does_not_count_and_deletes_none(store: Store) -> None:
+    store.add_machine_time(ANNA, began=time.time() - 200, seconds=5.0)
     store.add_machine_time(ANNA, began=time.time() + 400 * 86_400, seconds=9000.0)
     store.add_machine_time(ANNA, began=time.time() - 100, seconds=61.0)
-    assert store.machine_time(time.time() - 1000) == {ANNA: 61.0}
+    assert store.machine_time(time.time() - 1000) == {ANNA: 66.0}
 
 
 def test_disk_counts_raw_measurements_models_and_files_of_results(
@@ -115,6 +124,18 @@ def test_disk_counts_raw_measurements_models_and_files_of_results(
     anna.mark([trial("t1").id], Change(starred=True))  # what takes no space stays allowed
     anna.delete_trials([trial("t1").id])
     quotas.check_disk(store, ENGINEER)
+
+
+def test_one_job_plans_a_day_at_most(store: Store) -> None:
+    asked = LoadSpec(rates=tuple(range(1, 13)), duration_s=86_400)  # 12 rates of a day each
+    job = job_types.load([job_types.Configuration(spec=SPEC, label="a")], asked)
+    queue = SimpleNamespace(submit=lambda job, actor: "queued")
+    with pytest.raises(SpecError, match=r"1,036,824 s.*86,400 s") as caught:
+        PersonalScheduler(queue, ENGINEER).submit(job)  # type: ignore[arg-type]
+    assert "fewer rates" in caught.value.hint
+    assert PersonalScheduler(queue, ADMIN).submit(job) == "queued"  # type: ignore[arg-type]
+    quotas.check_length(86_400.0, ENGINEER)
+    quotas.check_length(None, ENGINEER)
 
 
 def test_every_limit_is_documented() -> None:

@@ -138,13 +138,25 @@ def test_the_largest_values_that_can_be_are_accepted() -> None:
         ({"refill_ns": 1_600_000_000}, "refill_ns"),
         ({"window_s": 1e300}, "window_s"),
         ({"counters": {"wall_s": 1.6}}, "counters.wall_s"),
+        ({"median_ns": MOST_NUMBER}, "median_ns"),
+        ({"unprofiled_latencies_ns": [900_000_000] * 2}, "unprofiled_latencies_ns"),
+        ({"plain_ns": [900_000_000] * 2}, "plain_ns"),
+        ({"seconds": 1.6}, "seconds"),
     ],
 )
 def test_times_longer_than_the_wait_for_them_are_refused(reply: dict[str, Any], name: str) -> None:
-    request = wire.BLOCK if name in wire.BlockReply.__annotations__ or "." in name else wire.LOAD
+    asked = (wire.BLOCK, wire.LOAD, wire.WARM, wire.PROFILE, wire.PROFILED_PASS, wire.LOADGEN)
+    request = next(one for one in asked if name.partition(".")[0] in one.reply.__annotations__)
     check_times(reply, request, 10.0**301, "The worker")
     with pytest.raises(WorkerError, match=rf"`{name}` is .* but the reply came after 1\.000 s"):
         check_times(reply, request, 1.0, "The worker")
+
+
+def test_a_warm_up_without_runs_expects_the_first_run_which_was_part_of_the_load() -> None:
+    reply = {"latencies_ns": [], "steady": False, "median_ns": 1_600_000_000}
+    check_times(reply, wire.WARM, 0.1, "The worker", loaded_s=1.5)
+    with pytest.raises(WorkerError, match=r"`median_ns` is 1\.600 s, but the reply came after 1\.000 s"):
+        check_times(reply, wire.WARM, 0.1, "The worker", loaded_s=1.0)
 
 
 def test_fields_that_a_reply_has_not_are_not_read() -> None:

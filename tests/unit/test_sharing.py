@@ -27,7 +27,7 @@ from core.store import (
 )
 from core.store.database import KEYS
 from core.store.transfer import Origin
-from core.wire.errors import MissingError, StoreError
+from core.wire.errors import MissingError, PrivateError, StoreError
 
 ANNA, BEN, ADMIN = "anna@example.org", "ben@example.org", "admin@example.org"
 
@@ -118,6 +118,8 @@ def test_a_private_result_exists_for_its_person_and_for_admins_alone(store: Stor
     assert ben.trials() == ben.trials(study="sweep") == []
     assert ben.model_names() == []
     assert ben.checksums(Query()) == []
+    assert ben.whole_checksums([one.id]) == {}
+    assert list(anna.whole_checksums([one.id])) == [one.id]
     assert ben.find_complete("k", "f") is None
     assert ben.deletion([one.id]).trials == ()
     assert anna.find_complete("k", "f") is not None
@@ -203,11 +205,21 @@ def test_models_and_accuracies_are_private_too(anna: Store, ben: Store) -> None:
     assert ben.models() == []
 
 
-def test_a_private_model_that_a_second_person_adds_is_shared(anna: Store, ben: Store) -> None:
-    anna.put_model(model("1", "secret"))
+def test_a_model_that_a_second_person_adds_stays_as_it_is(store: Store, anna: Store, ben: Store) -> None:
+    anna.put_model(model("1", "secret", details={"variant": {"root": "9" * 64}}))
     anna.share(["1" * 64], private=True)
+    (before,) = anna.models()
+    for added in (model("1", "mine"), model("2", "new", path=before.path)):
+        with pytest.raises(PrivateError, match="private to another person") as caught:
+            ben.put_model(added)
+        assert ANNA not in caught.value.message + caught.value.hint
+        assert "admin" in caught.value.hint
+    store.for_person(ADMIN, sees_all=True).put_model(before)
+    assert anna.models() == [before]
+    assert anna.visibility(["1" * 64]) == {"1" * 64: Visibility(person=ANNA, private=True)}
+    anna.share(["1" * 64], private=False)
     ben.put_model(model("1", "mine"))
-    assert [one.name for one in anna.models()] == [one.name for one in ben.models()] == ["mine"]
+    assert ben.models() == [before]
     assert ben.visibility(["1" * 64]) == {"1" * 64: Visibility(person=ANNA)}
 
 
@@ -283,7 +295,10 @@ def test_a_name_that_is_no_plain_text_hides_and_finds_as_any_other(store: Store)
     assert names(store.for_person("o", sees_all=False)) == []
 
 
-def test_machine_time_is_added_per_person_and_old_times_are_dropped(store: Store) -> None:
+def test_machine_time_is_added_per_person_and_old_times_are_dropped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "MACHINE_TURNS_KEPT", 3)
     store.add_machine_time(ANNA, began=0.0, seconds=100.0)
     store.add_machine_time(ANNA, began=40 * 86_400.0, seconds=10.0)
     store.add_machine_time(ANNA, began=40 * 86_400.0 + 20, seconds=5.0)

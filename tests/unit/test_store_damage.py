@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
+import resource
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -15,11 +18,12 @@ from typing import Any
 import pytest
 
 from core.cli import run
-from core.run.job_log import clean_up
+from core.run.job_log import clean_up, this_process
 from core.store import Accuracy, Query, Store, database, lost_by_restore, restore, restoring
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
+from tests.unit.test_searches import study
 from tests.unit.test_store import (
     FORMAT_3,
     OLD_RAW,
@@ -241,6 +245,53 @@ def _shows_what_was_written(path: Path, want: dict[str, Any]) -> bool:
     return whole
 
 
+def test_a_store_is_read_with_locks_or_not_at_all_when_descriptors_run_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_read_only_view", lambda *_: pytest.fail("read without locks"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(1))
+        for _ in range(3):  # SQLite needs three: the store, its journal and its index
+            with pytest.raises(StoreError, match="cannot be used"):
+                Store(store.path)
+            os.close(taken.pop())
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert Store(store.path).trials() == []
+
+
+def test_damage_seen_without_locks_renames_no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        put(store, f"trial{number}")
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = store.path.read_bytes()
+    store.path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    connection = database._connection
+
+    def without_locks(path: Path, how: str = "") -> Any:
+        if not how:
+            error = sqlite3.OperationalError("attempt to write a readonly database")
+            error.sqlite_errorname = "SQLITE_READONLY"
+            raise error
+        return connection(path, how)
+
+    monkeypatch.setattr(database, "_connection", without_locks)
+    with pytest.raises(StoreError, match="is damaged"):
+        Store(store.path)
+    assert store.path.exists()
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match=r"kept as `ortune\.db\.corrupt-"):
+        Store(store.path)
+
+
 def test_message_of_sqlite_that_is_no_text_is_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> int:
         return len(b"\xff".decode())
@@ -405,16 +456,41 @@ def test_what_is_no_backup_is_refused_and_changes_nothing(
     assert list(store.folder.glob("ortune.db.before-*")) == []
 
 
-def test_nothing_is_restored_while_a_trial_runs(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def _running_trial(store: Store) -> None:
+    store.create_trial(trial(state="RUNNING"), process=this_process())
+
+
+def _screening(store: Store) -> None:
+    store.create_trial(trial(state="WAITING", kind="screen"), process=this_process())
+
+
+def _search(store: Store) -> None:
+    store.put_study(study("aaaaaa000001", state="RUNNING"), process=this_process())
+
+
+@pytest.mark.parametrize("begin", [_running_trial, _screening, _search])
+def test_nothing_is_restored_while_something_runs(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], begin: Callable[[Store], None]
 ) -> None:
     store.backup(tmp_path / "kept.db")
-    monkeypatch.setattr("core.run.job_log.is_owner_alive", lambda *_: True)
-    store.create_trial(trial(state="RUNNING"), process="p")
+    begin(store)
     assert run(["restore", str(tmp_path / "kept.db")]) == 2
     assert "`aaaaaa000001`" in capsys.readouterr().err
     with pytest.raises(StoreError, match="itself"):
         restore(store.path)
+
+
+def test_what_ran_when_a_backup_was_made_does_not_run_after_its_restore(store: Store, tmp_path: Path) -> None:
+    """Also where its process lives, as a dashboard does."""
+    _running_trial(store)
+    store.put_study(study("bbbbbb000001", state="RUNNING"), process=this_process())
+    store.backup(tmp_path / "kept.db")
+    store.update_trial("aaaaaa000001", state="COMPLETE")
+    store.update_study("bbbbbb000001", state="COMPLETE")
+    for _ in range(2):
+        assert run(["restore", str(tmp_path / "kept.db")]) == 0
+    assert store.unfinished() == []
+    assert store.trial("aaaaaa000001").state == store.study("bbbbbb000001").state == "FAIL"
 
 
 def test_a_damaged_store_has_nothing_that_a_restore_would_lose(store: Store, tmp_path: Path) -> None:
@@ -445,6 +521,24 @@ def test_writer_that_stays_stops_a_restore(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError):
             restore(tmp_path / "kept.db")
+    assert list(store.folder.glob("ortune.db.before-restore-*")) == []  # it would fill the disk with each try
+
+
+def test_a_damaged_store_is_kept_even_if_its_restore_fails(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Path) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    store.backup(tmp_path / "kept.db")
+    for companion in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + companion).unlink(missing_ok=True)
+    store.path.write_bytes(b"no database any more" * 99)
+    monkeypatch.setattr(restoring, "_overwrite", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        restore(tmp_path / "kept.db")
+    (kept,) = store.folder.glob("ortune.db.corrupt-*")
+    assert kept.read_bytes() == b"no database any more" * 99
 
 
 def test_a_file_that_is_no_store_is_refused_and_stays(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_exceptions_by_name_are_required_and_needed() -> None:
         "Classifier: License :: OSI Approved :: GNU General Public License v2 or later (GPLv2+)",
         "Classifier: License :: OSI Approved :: MIT License\nClassifier: License :: Other/Proprietary",
         "License: GPL",
+        "Classifier: License :: OSI Approved :: MIT License\nLicense: GPL-3.0",
         "License: free for research",
         "Classifier: License :: OSI Approved",
         "Summary: without any licence",
@@ -72,6 +73,14 @@ def test_exceptions_by_name_are_required_and_needed() -> None:
 )
 def test_other_licences_are_refused_by_name(tmp_path: Path, line: str) -> None:
     assert list(licences.refused([made_up(tmp_path, line)])) == ["made-up"]
+
+
+def test_an_exception_by_name_holds_for_what_it_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(licences.BY_NAME, "made-up", "of the test")
+    assert licences.refused([made_up(tmp_path, "Summary: without any licence")]) == {}
+    assert list(licences.refused([made_up(tmp_path, "License-Expression: GPL-3.0-only")])) == ["made-up"]
 
 
 @pytest.mark.parametrize(
@@ -193,3 +202,10 @@ def test_a_database_that_answers_nonsense_is_no_success(capsys: pytest.CaptureFi
     with database({}, status=500) as (url, _):
         assert audit.main(["--database", url]) == 2
     assert "nothing is known about vulnerabilities" in capsys.readouterr().err
+
+
+def test_what_one_list_found_is_told_when_another_got_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[str, list[str]] | None] = [{"jinja2 3.0": ["GHSA-0 (fixed in 3.1)"]}, None]
+    monkeypatch.setattr(audit, "_audit_list", lambda text, database: answers.pop(0))
+    twice = [locked.Package(name="jinja2", version=one, marker="", hashes=()) for one in ("3.0", "3.1")]
+    assert audit.audit(twice) == {"jinja2 3.0": ["GHSA-0 (fixed in 3.1)"]}

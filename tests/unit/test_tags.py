@@ -220,6 +220,7 @@ def test_what_would_be_deleted_is_said_and_a_running_trial_is_not(store: Store) 
 
 def test_a_checksum_changes_with_its_trial_alone(store: Store) -> None:
     before = dict(store.checksums(Query()))
+    assert store.checksums(Query(), limit=1) == [*before.items()][:1]
     store.mark([ONE], Change(starred=True))
     assert dict(store.checksums(Query())) == before
     store.update_trial(ONE, study="s")

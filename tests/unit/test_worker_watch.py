@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import subprocess
@@ -157,6 +158,57 @@ def test_what_fills_a_full_disk_is_seen_with_and_without_a_name(
         assert caught.value.hint
         if mapped is not None:
             mapped.close()
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Let the kernel refuse what it refuses to all but the superuser."""
+    stat, listdir = Path.stat, os.listdir
+
+    def refusing(path: Path, **options: bool) -> os.stat_result:
+        if part in str(path):
+            raise PermissionError
+        return stat(path, **options)
+
+    def listing(path: str) -> list[str]:
+        if path.endswith(part):
+            raise PermissionError
+        return listdir(path)
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    monkeypatch.setattr(os, "listdir", listing)
+
+
+@needs_proc
+def test_a_worker_that_hides_its_open_files_is_ended_where_space_is_scarce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid(monkeypatch, "/fd")
+    own(tmp_path).look()
+    monkeypatch.setattr(worker_watch, "RESERVE_BYTES", 1 << 60)
+    with pytest.raises(WorkerError, match="hides its open files"):
+        own(tmp_path).look()
+
+
+@needs_proc
+def test_mapped_files_without_names_of_which_no_size_is_known_hide_what_fills_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid(monkeypatch, "/map_files/")
+    listdir = os.listdir  # `mmap` keeps the file open
+    monkeypatch.setattr(os, "listdir", lambda path: [] if path.endswith("/fd") else listdir(path))
+    monkeypatch.setattr(worker_watch, "RESERVE_BYTES", 1 << 60)
+    with contextlib.ExitStack() as ends:
+        for name in ("one that is shared", "two"):
+            own(tmp_path).look()
+            path = tmp_path / name
+            path.write_bytes(bytes(8192))
+            with path.open("r+b") as file:
+                ends.callback(mmap.mmap(file.fileno(), 4096).close)
+            path.unlink()
+        with pytest.raises(WorkerError, match=r"maps files of .* without names"):
+            own(tmp_path).look()
+        (tmp_path / "other").mkdir()
+        own(tmp_path / "other").look()  # they are not in its folder
 
 
 @needs_proc

@@ -68,7 +68,9 @@ def test_another_address_is_not_locked_out(tokens: WrongTokens) -> None:
     assert tokens.delay_s() == MOST_DELAY_S
 
 
-def test_the_right_token_and_time_forget_an_address(tokens: WrongTokens, clock: Clock) -> None:
+def test_the_right_token_ends_the_wait_of_an_address_and_time_forgets_it(
+    tokens: WrongTokens, clock: Clock
+) -> None:
     for address in ("10.0.0.1", "10.0.0.2"):
         for _ in range(AT_ONCE):
             tokens.wait_s(address)
@@ -77,6 +79,41 @@ def test_the_right_token_and_time_forget_an_address(tokens: WrongTokens, clock: 
     assert tokens.wait_s("10.0.0.2") > 0
     clock.now += FORGET_S + 1
     assert [tokens.wait_s("10.0.0.2") for _ in range(AT_ONCE)] == [0.0] * AT_ONCE
+
+
+def test_own_right_tokens_do_not_hide_guesses(tokens: WrongTokens, clock: Clock) -> None:
+    guesses = waited = 0.0
+    for _ in range(100):
+        for right in (False, False, True):
+            while wait := tokens.wait_s("10.0.0.1"):
+                clock.now += wait
+                waited += wait
+            if right:
+                tokens.forgive("10.0.0.1")
+            else:
+                guesses += 1
+    assert waited >= guesses - AT_ONCE
+
+
+def test_a_person_with_the_right_token_never_waits(tokens: WrongTokens) -> None:
+    for _ in range(100):
+        assert tokens.wait_s("10.0.0.1") == 0.0
+        tokens.forgive("10.0.0.1")
+    for _ in range(AT_ONCE - 1):
+        assert tokens.wait_s("10.0.0.1") == 0.0  # mistyped
+    for _ in range(100):
+        assert tokens.wait_s("10.0.0.1") == 0.0
+        tokens.forgive("10.0.0.1")
+
+
+def test_the_right_token_halves_many_wrong_ones(tokens: WrongTokens, clock: Clock) -> None:
+    for _ in range(12):
+        clock.now += tokens.wait_s("10.0.0.1")
+        clock.now += MOST_WAIT_S
+    assert tokens.wait_s("10.0.0.1") == 0.0
+    tokens.forgive("10.0.0.1")
+    assert tokens.wait_s("10.0.0.1") == 0.0
+    assert tokens.wait_s("10.0.0.1") == 16.0
 
 
 def test_many_wrong_tokens_delay_every_answer_and_the_delay_ends(tokens: WrongTokens, clock: Clock) -> None:

@@ -13,9 +13,11 @@ from core.evidence.comparison import Configuration
 from core.run import job_types
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
+from core.wire.access import folders_of_this_process, is_inside
 from core.wire.errors import TunerError
 from core.wire.variables import ALLOW_LIBRARIES
 from dashboard import fields, folders, state
+from dashboard.server import people
 from tests import libraries, tiny_models
 from tests.reading import tells
 from tests.views.page import Open, facts, keys, lines, texts, unfolded, widget
@@ -126,9 +128,49 @@ def test_with_expert_allowed_files_are_still_held_to_the_open_folders(
     def asked(value: str) -> TrialSpec:
         return spec_of(mlp, session={"expert": True, "session_config_entries": {key: value}})
 
-    folders.check_spec(asked(str(home / "models")))
+    folders.check_spec(asked(str(home / "models")), state.store())
     with pytest.raises(TunerError, match="/etc"):
-        folders.check_spec(asked("/etc"))
+        folders.check_spec(asked("/etc"), state.store())
+
+
+def test_who_logs_in_names_kept_uploads_and_models_of_the_home_alone(
+    mlp: ModelRecord, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "login/a",
+        "audit/a",
+        "artifacts/a",
+        "forms/a",
+        "cache/verify/a",
+        "a",
+        "datasets/a",
+        "feeds/a",
+    ):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    open_to_all = [home / "datasets" / "a", home / "feeds" / "a", Path(mlp.path)]
+    others = [home / name for name in ("login/a", "audit/a", "artifacts/a", "forms/a", "cache/verify/a", "a")]
+    others.append(state.store().path)
+    key = "session.node_partition_config_file"
+
+    def named(path: Path) -> TrialSpec:
+        return spec_of(mlp, session={"session_config_entries": {key: str(path)}})
+
+    for one in (*open_to_all, *others):  # without a login
+        assert folders.allowed_path(str(one), state.store()) == one.resolve()
+    monkeypatch.setattr(people, "has_login", lambda: True)
+    for models in (home, home.parent):
+        monkeypatch.setenv("ORTUNE_MODELS", str(models))
+        for one in open_to_all:
+            assert folders.allowed_path(str(one), state.store()) == one.resolve()
+            folders.check_spec(named(one), state.store())
+        for one in others:
+            with pytest.raises(TunerError, match="outside"):
+                folders.allowed_path(str(one), state.store())
+            with pytest.raises(TunerError, match="outside"):
+                folders.check_spec(named(one), state.store())
+    folders.restrict_workers()
+    assert not is_inside(others[0], folders_of_this_process() or [])
 
 
 # --- libraries of native code, and text

@@ -162,7 +162,7 @@ def test_the_bundle_of_the_page_ends_the_chain(open_page: Open, trial: Trial) ->
     path = state.store().artifact_path(trial.id, "bundle.zip")
     path.parent.mkdir(parents=True, exist_ok=True)
     held = writing.contents(state.store(), trial, run=run_job)
-    writing.write(path, held, bundle_texts(held, info=held.record.info))
+    writing.write(path, held, bundle_texts(held, info=held.record.info), store=state.store())
     at = on_digests(open_page, trial.id)
     assert boxes(at) == dict.fromkeys((*STORED, "YAML in the bundle", "Bundle"), LINK_WORDS["MATCHES"])
     path.write_bytes(path.read_bytes().replace(b"intra_op", b"inter_op", 1))

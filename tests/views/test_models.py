@@ -262,7 +262,7 @@ def test_a_typed_path_is_added_when_it_lies_inside(
 )
 def test_other_paths_of_the_server_are_refused(open_page: Open, typed: str) -> None:
     with pytest.raises(ModelError):
-        folders.allowed_path(typed)
+        folders.allowed_path(typed, state.store())
 
 
 def test_a_link_out_of_the_folder_is_followed_before_it_is_judged(
@@ -273,7 +273,7 @@ def test_a_link_out_of_the_folder_is_followed_before_it_is_judged(
     (root / "link.onnx").symlink_to("/etc/hostname")
     monkeypatch.setenv("ORTUNE_MODELS", str(root))
     with pytest.raises(ModelError, match="outside"):
-        folders.allowed_path(str(root / "link.onnx"))
+        folders.allowed_path(str(root / "link.onnx"), state.store())
 
 
 def test_a_refused_path_is_a_red_box(open_page: Open) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
+from core.api import live
 from core.evidence.measurement import Trial
 from core.store import Actor, ModelRecord, Visibility, audit
 from core.wire.errors import PrivateError, SpecError
 from dashboard import state
 from dashboard.server import people
 from dashboard.server.people import Person
+from dashboard.server.people_file import Quotas
+from dashboard.views.tune import live_estimate
 from tests.reading import tells
 from tests.views import sample_results
 from tests.views.page import Open, keys, texts
@@ -125,10 +128,29 @@ def test_a_job_belongs_to_the_person_who_starts_it_and_others_do_not_cancel_it(l
     assert state.present_actor() == Actor(ADMIN.id, sees_all=True)
 
 
+def test_each_wish_of_a_live_preview_is_asked_for_the_quota(
+    open_page: Open, mlp: ModelRecord, log_in: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a preview runs already, which would serve it."""
+    wishes: list[live.LiveRequest] = []
+    monkeypatch.setattr(live.LiveRequests, "put", lambda self, wish: wishes.append(wish) or True)
+    monkeypatch.setattr(people, "quotas", lambda: Quotas(machine_s_per_day=600))
+    log_in(BEN)
+    live_estimate._shared(state.present_actor()).wishes = live.LiveRequests()
+    at = open_page("tune", model=mlp)
+    at.toggle(key=live_estimate.ON).set_value(True).run()
+    assert len(wishes) == 1
+    state.store().add_machine_time(BEN.id, began=time.time() - 700, seconds=601.0)
+    at.session_state["knob.intra_op_num_threads"] = 3
+    at.run()
+    assert len(wishes) == 1
+    assert tells(texts(at), "limit is 10 min")
+
+
 def test_an_admin_sees_what_each_person_uses(open_page: Open, mlp: ModelRecord, log_in: Log) -> None:
     log_in(ANNA)
     put(mlp)
-    state.store().add_machine_time(ANNA.id, began=time.time(), seconds=90.0)
+    state.store().add_machine_time(ANNA.id, began=time.time() - 100, seconds=90.0)
     assert "Use per person" not in texts(open_page("machine"))
     log_in(ADMIN)
     at = open_page("machine")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +16,18 @@ from core.api import fleet
 from core.api.fleet_answers import listed
 from core.api.upgrading import stored_upgrades
 from core.run import job_types, upgrade
-from core.run.job import Job
+from core.run.job import Job, Queued
 from core.store import Actor, ModelRecord
-from core.wire.errors import SpecError
-from dashboard import form_state, presenting, state
+from core.wire.errors import PrivateError, SpecError
+from dashboard import folders, form_state, presenting, state
 from dashboard.pages import PAGES
+from dashboard.server import live, people
 from dashboard.views.tune import live_estimate
 from dashboard.widgets import machine_line
 from tests import fleet_runs, tiny_models
+from tests.reading import tells
 from tests.views import sample_results, test_live_estimate, test_people
-from tests.views.page import Add, Open
+from tests.views.page import Add, Open, texts
 from tests.views.test_machine_upgrades import record as upgrade_record
 from tests.views.test_people import ADMIN, ANNA, BEN, Log
 
@@ -138,6 +141,40 @@ def test_a_link_to_a_form_with_it_restores_nothing(open_page: Open, log_in: Log,
     assert at.session_state["model"] != with_it["model"]
 
 
+def test_no_path_leads_another_person_to_its_files(
+    open_page: Open, log_in: Log, secret: Private, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "has_login", lambda: True)
+    monkeypatch.setenv("ORTUNE_MODELS", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "link.onnx").symlink_to(secret.model.path)
+    (copy := tmp_path / "shared" / "copy.onnx").write_bytes(Path(secret.model.path).read_bytes())
+    before, folder = state.store().model(secret.content), Path(secret.model.path).parent
+    spec = sample_results.spec_for(secret.model)
+    feeds = spec.workload.model_copy(update={"feeds": str(folder)})
+    specs = [spec, sample_results.spec_for(state.store().models()[0]).model_copy(update={"workload": feeds})]
+    paths = [secret.model.path, str(folder), str(tmp_path / "shared" / "link.onnx")]
+    for one in paths:
+        assert folders.allowed_path(one, state.store(), folder=True)
+    log_in(BEN)
+    for one in [*paths, str(folder.parent)]:
+        with pytest.raises(PrivateError):
+            folders.allowed_path(one, state.store(), folder=True)
+    for asked in specs:
+        for one in (BEN, None):  # a job names the person; a page has its own
+            with pytest.raises(PrivateError, match="private"):
+                state.admit(asked, one)
+    for one in [secret.model.path, str(copy)]:
+        at = open_page("models")
+        at.text_input(key="models.path").set_value(one).run()
+        at.button(key="models.path_add").click().run()
+        assert "private to another person" in at.error[0].value
+        assert ANNA.id not in at.error[0].value
+    log_in(ANNA)
+    assert state.store().model(secret.content) == before
+    assert state.store().visibility([secret.content])[secret.content].private
+
+
 # --- the queue ----------------------------------------------------------------------------------------------
 
 
@@ -197,10 +234,38 @@ def test_a_job_that_becomes_private_while_it_waits_is_hidden_from_then_on(
         state._scheduler().cancel(job)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_becomes_private_while_it_is_watched_is_told_to_others_no_more(
+    open_page: Open, log_in: Log, mlp: ModelRecord, elsewhere: bool
+) -> None:
+    log_in(ANNA)
+    with state.queue().turn("a test", "holds the machine"):
+        if elsewhere:  # another process measures it
+            job = test_people.put(mlp).id
+            state.store().update_trial(job, state="RUNNING")
+        else:
+            job = state.scheduler().submit(job_types.tune(sample_results.spec_for(mlp), model_name=mlp.name))
+
+        def told() -> list[bool]:
+            stream = live.STREAMS.find(job)
+            assert stream is not None
+            return [stream.for_reader(b"{}", one) == b"{}" for one in (ANNA, BEN, ADMIN, people.LOCAL)]
+
+        log_in(BEN)
+        open_page("tune", trial=job)
+        assert told() == [True] * 4
+        log_in(ANNA)
+        state.store().share([job], private=True)
+        assert told() == [True, False, True, True]
+        log_in(BEN)
+        assert tells(texts(open_page("tune", trial=job)), "private", ANNA.id)
+        state._scheduler().cancel(job)
+
+
 def test_a_live_preview_shows_its_estimates_to_its_person_alone(
     open_page: Open, log_in: Log, secret: Private, mlp: ModelRecord
 ) -> None:
-    """One job serves all: Anna starts it with the private model, and Ben joins it with another."""
+    """Each person has a preview job: Anna's is of the private model, and Ben's of another."""
 
     def preview(model: ModelRecord) -> tuple[AppTest, str]:
         at = open_page("tune", model=model)
@@ -219,20 +284,26 @@ def test_a_live_preview_shows_its_estimates_to_its_person_alone(
         )
         return str(found)
 
+    def live_job() -> Queued:
+        found = state._scheduler()._job(live_estimate._shared(state.present_actor()).job)
+        assert found is not None
+        return found
+
     with state.queue().turn("a test", "holds the machine"), ThreadPoolExecutor() as thread_without_session:
         hers, her_name = preview(secret.model)
-        job = state._scheduler()._job(live_estimate._shared().job)
-        assert job is not None
+        her_job = live_job()
         log_in(BEN)
         his, his_name = preview(mlp)
         actor = state.present_actor()
-        assert live_estimate._shared().job == job.job.id
-        for moment, changes in {
-            "waits": {},
-            "runs": {"state": "RUNNING", "live": {"told": {her_name: estimate(secret.model)}}},
-            "shows": {"live": {"told": {her_name: estimate(secret.model), his_name: estimate(mlp)}}},
-            "failed": {"state": "FAIL", "live": None, "error": ERROR},
-        }.items():
+        his_job = live_job()
+        assert (her_job.person, his_job.person) == (ANNA.id, BEN.id)  # each pays for the own preview
+        assert state.scheduler().status(her_job.job.id) is None
+        for moment, job, changes in (
+            ("waits", her_job, {}),
+            ("runs", her_job, {"state": "RUNNING", "live": {"told": {her_name: estimate(secret.model)}}}),
+            ("shows", his_job, {"state": "RUNNING", "live": {"told": {his_name: estimate(mlp)}}}),
+            ("failed", her_job, {"state": "FAIL", "live": None, "error": ERROR}),
+        ):
             for name, value in changes.items():
                 setattr(job, name, value)
             assert told(his.run(), secret) == set(), moment
@@ -242,7 +313,7 @@ def test_a_live_preview_shows_its_estimates_to_its_person_alone(
             log_in(ANNA)
             assert ("1.32" in sent(hers.run())) == (moment in ("runs", "shows"))
             log_in(BEN)
-        job.state = "CANCELLED"
+        her_job.state = his_job.state = "CANCELLED"
     assert not form_state._is_kept(live_estimate.VISITOR)  # a link would lead to the estimates
 
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -312,6 +313,14 @@ def test_batches_that_nobody_took_are_removed_after_a_day() -> None:
     assert left_over() == []
 
 
+def test_a_clock_that_is_set_forward_makes_no_batch_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    put([b"x"])
+    ahead = SimpleNamespace(time=lambda: time.time() + 10 * upload.STALE_S, monotonic=time.monotonic)
+    monkeypatch.setattr(upload, "time", ahead)
+    upload.remove_stale()
+    assert len(left_over()) == 1
+
+
 def test_a_batch_that_still_comes_is_not_stale() -> None:
     async def slow() -> list[Path]:
         sending = asyncio.create_task(sent([b"x", 0.3, b"y"]))
@@ -350,3 +359,24 @@ def test_the_uploads_of_one_person_have_a_limit_of_their_own(monkeypatch: pytest
     assert put([b"x" * 50], batch=fourth)[0] == 200  # without login
     upload.discard([upload.folder() / first / "model.onnx"])
     assert put([b"x" * 6], batch=f"{5:032x}", person=anna)[0] == 200
+
+
+def test_nothing_is_kept_of_batches_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "quotas", lambda: Quotas(upload_bytes=10))
+    monkeypatch.setattr(upload, "_persons", {})
+    anna = Person("anna@example.org", "anna", "engineer")
+    processed, taken, stale, refused, broken, kept = (f"{number:032x}" for number in range(6))
+    for batch in (processed, taken, stale):
+        assert put([b"x"], batch=batch, person=anna)[0] == 200
+    upload.discard([upload.folder() / processed / "model.onnx"])
+    assert put([b"x" * 11], batch=refused, person=anna)[0] == 507
+    assert put([b"x"], batch=broken, person=anna, content_length="2")[0] == 400
+    shutil.rmtree(upload.folder() / taken)
+    assert set(upload._persons) == {taken, stale, broken}
+    long_ago = time.time() - upload.STALE_S - 1
+    for path in (upload.folder() / stale / "model.onnx", upload.folder() / stale):
+        os.utime(path, (long_ago, long_ago))
+    upload.remove_stale()
+    assert put([b"x"] * 10, batch=kept, person=anna)[0] == 200
+    assert upload._persons == {kept: anna.id}
+    assert [path.name for path in upload.folder().iterdir()] == [kept]

@@ -39,7 +39,7 @@ def trial(mlp: ModelRecord) -> Trial:
 
 def bundle(trial: Trial, path: Path) -> Path:
     held = writing.contents(state.store(), trial, run=run_job)
-    writing.write(path, held, bundle_texts(held, info=held.record.info))
+    writing.write(path, held, bundle_texts(held, info=held.record.info), store=state.store())
     return path
 
 

@@ -62,6 +62,10 @@ class Trace:
         length = self.at_s[-1]
         return (len(self.at_s) - 1) / length if length > 0 else None
 
+    def length_s(self, rate: float | None) -> float:
+        """Return the seconds until the last request; a rate rescales them, None leaves them as recorded."""
+        return self.at_s[-1] * (1.0 if rate is None else (self.rate or rate) / rate)
+
 
 def schedule(
     arrivals: ArrivalsSpec,

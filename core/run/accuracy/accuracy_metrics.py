@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from core import wire
 from core.evidence import metrics
@@ -14,6 +16,7 @@ from core.store import Accuracy
 from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.plain_data import plain
 
+MOST_SCORE_BYTES = 1 << 30  # of all arrays of a result, unpacked: 268,000 samples of 1,000 classes
 DELTA = 0.01  # default non-inferiority margin: one row in a hundred
 
 
@@ -25,16 +28,41 @@ def scores_of(accuracy: Accuracy) -> tuple[Floats, Integers]:
     Raises:
         StoreError: the file of the scores is missing or damaged.
     """
-    try:
-        with np.load(accuracy.scores_path, allow_pickle=False) as kept:
-            scores, labels = kept["scores"], kept["labels"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise StoreError(
-            f"The scores of `{accuracy.model_name}` cannot be read from `{accuracy.scores_path}`: {error}.",
-            hint="Measure the accuracy again.",
-        ) from None
+    scores, labels = _kept(accuracy.scores_path, ("scores", "labels"))
+    if not _fit(scores, labels, accuracy.reply["classes"]):
+        raise _unreadable(accuracy.scores_path, "they do not fit the labels")
     found = metrics.probabilities(scores, logits=accuracy.reply["scores"] == "logits")
     return found, labels.astype(np.int64)
+
+
+def _kept(path: str, names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    """Arrays of a worker's file, which is not trusted: a few megabytes of it may unpack to many gigabytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(one.file_size for one in archive.infolist())
+        if size > MOST_SCORE_BYTES:
+            raise ValueError(f"they take {size:,} bytes, more than {MOST_SCORE_BYTES:,}")
+        with np.load(path, allow_pickle=False) as kept:
+            return [kept[name] for name in names]
+    except Exception as error:  # of zipfile, zlib, tokenize and numpy; or no memory has this size
+        raise _unreadable(path, str(error)) from None
+
+
+def _fit(scores: npt.NDArray[Any], labels: npt.NDArray[Any], classes: int) -> bool:
+    return (
+        (scores.dtype.kind, scores.ndim, labels.ndim) == ("f", 2, 1)
+        and labels.dtype.kind in "iu"
+        and len(scores) == len(labels)
+        and max(2, scores.shape[1]) == classes
+        and bool(((labels >= 0) & (labels < classes)).all())
+    )
+
+
+def _unreadable(path: str, why: str) -> StoreError:
+    return StoreError(
+        f"The scores cannot be read from `{path}`: {why}.",
+        hint="Measure the accuracy again, of fewer samples where they are too large.",
+    )
 
 
 def summary(
@@ -85,10 +113,12 @@ def calibration_rows(scores_path: str, hashes: str) -> wire.CalibrationRows:
     Args:
         scores_path: of the result.
         hashes: of the calibration rows, 16 digits each; empty: not known.
+
+    Raises:
+        StoreError: the file is damaged.
     """
     seen = {int(hashes[start : start + 16], 16) for start in range(0, len(hashes), 16)}
-    with np.load(scores_path, allow_pickle=False) as kept:
-        rows = kept["rows"].tolist() if "rows" in kept.files else []
+    rows = _kept(scores_path, ("rows",))[0].tolist()
     known = bool(seen and rows)
     return {
         "rows": len(hashes) // 16 or None,

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import stat
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +37,15 @@ from core.run.bundle import (
 from core.run.named_files import check_named_files, open_folders
 from core.run.preparation import another_model
 from core.run.signing import SignatureCheck
-from core.run.signing.checking import ANY, UNSIGNED, SignatureRule, check_open_file, check_text, require
+from core.run.signing.checking import (
+    ANY,
+    UNSIGNED,
+    SignatureRule,
+    check_open_file,
+    check_text,
+    refuse_wrong,
+    require,
+)
 from core.run.signing.files import MOST_BLOCK_BYTES, is_signed_end
 from core.spec import TrialSpec, old_key_note, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.settings import check_range, trial_setting
@@ -69,6 +78,7 @@ class OpenedConfiguration:
     no_sample: str  # reason if there is no sample
     baseline: BundledBaseline | None
     name: str  # of the model
+    files: Mapping[str, str]  # path in the bundle -> its SHA-256, which was checked
     note: str = ""  # on a key of an earlier version
     signature: SignatureCheck = UNSIGNED
 
@@ -149,11 +159,6 @@ def _opened_yaml(path: Path, *, expert: bool, rule: SignatureRule) -> OpenedConf
     if path.name == CONFIG:
         with contextlib.suppress(OSError), open_regular(folder / MANIFEST) as file:
             manifest = _read_manifest(file.read(MOST_TEXT_BYTES + 1))
-    if manifest is not None:
-        require(_UNPACKED, rule, path.name)
-        for one in manifest["files"]:
-            _check_beside(folder, one)
-        return _opened_folder(folder, manifest, expert=expert)
     try:
         with open_regular(path) as file:
             data = file.read(MOST_TEXT_BYTES + 1)
@@ -161,8 +166,15 @@ def _opened_yaml(path: Path, *, expert: bool, rule: SignatureRule) -> OpenedConf
     except (OSError, UnicodeDecodeError) as error:
         hint = "Choose a YAML file or a bundle."
         raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
+    signature = check_text(data, trust_file=rule.trust_file)
+    if manifest is not None:
+        refuse_wrong(signature, path.name)
+        require(_UNPACKED, rule, path.name)  # a signature of this file covers none of the others
+        for one in manifest["files"]:
+            _check_beside(folder, one)
+        return _opened_folder(folder, manifest, expert=expert)
     why = "A YAML file has no recorded inputs and outputs; a bundle has them."
-    signature = require(check_text(data, trust_file=rule.trust_file), rule, path.name)
+    require(signature, rule, path.name)
     return replace(_from_yaml(text, folder, None, no_sample=why, expert=expert), signature=signature)
 
 
@@ -211,6 +223,7 @@ def _from_yaml(
         no_sample=no_sample,
         baseline=baseline,
         name=manifest["model"]["name"] if manifest is not None else Path(spec.model.path).stem,
+        files={} if manifest is None else {one["path"]: one["sha256"] for one in manifest["files"]},
         note=old_key_note(text),
     )
 
@@ -236,7 +249,7 @@ def _unpacked(path: Path, folder: Path, rule: SignatureRule) -> tuple[Manifest, 
     Raises:
         SpecError: it is damaged, or breaks a rule of bundles.
     """
-    with _archive(path, rule) as (archive, packed_bytes, signature):
+    with _archive(path, rule, folder) as (archive, packed_bytes, signature):
         manifest, entries = _manifest_and_entries(archive, packed_bytes, folder)
         for one in manifest["files"]:
             _unpack(archive, entries[one["path"]], folder, one)
@@ -254,19 +267,28 @@ def _manifest_and_entries(
 
 
 @contextlib.contextmanager
-def _archive(path: Path, rule: SignatureRule) -> Iterator[tuple[zipfile.ZipFile, int, SignatureCheck]]:
+def _archive(
+    path: Path, rule: SignatureRule, folder: Path | None = None
+) -> Iterator[tuple[zipfile.ZipFile, int, SignatureCheck]]:
     """Open a zip; return it, its size in bytes, and its signature.
 
-    The signature is checked first, on the file that is then read. Errors of the `with` body become a
-    SpecError.
+    The signature is checked first. With `folder`, a signed zip is copied into it, and the copy is checked and
+    read: another user who can write the original could change it after the check. Errors of the `with` body
+    become a SpecError.
 
     Raises:
         SpecError: it is damaged, its signature is not as the rule says, or the disk is full.
     """
     try:
-        with open_regular(path) as file:
+        with contextlib.ExitStack() as stack:
+            file: BinaryIO = stack.enter_context(open_regular(path))
+            found = check_open_file(file, trust_file=rule.trust_file)
+            if folder is not None and found.state != "NONE":
+                original, file = file, stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                shutil.copyfileobj(original, file, PIECE)
+                found = check_open_file(file, trust_file=rule.trust_file)
             packed_bytes = os.fstat(file.fileno()).st_size
-            signature = require(check_open_file(file, trust_file=rule.trust_file), rule, path.name)
+            signature = require(found, rule, path.name)
             _check_end(file, packed_bytes)
             with zipfile.ZipFile(file) as archive:
                 yield archive, packed_bytes, signature

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -42,6 +41,7 @@ from core.run.bundle import (
 )
 from core.run.plan import contestant_plan, feed_plan
 from core.run.preparation import prepare_trial, resolve_trial
+from core.run.signing.files import covered_sha256
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines
@@ -50,8 +50,9 @@ from core.wire.files import file_stem, open_regular, written_whole
 
 MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one inference, and of its outputs
 
-_KEPT = {INPUTS: "sample-inputs.npz", OUTPUTS: "sample-outputs.npz"}  # path in the bundle -> trial's artifact
-_FACTS = "sample.json"
+KEPT = {INPUTS: "sample-inputs.npz", OUTPUTS: "sample-outputs.npz"}  # path in the bundle -> trial's artifact
+_FACTS, _WRITTEN = "sample.json", "bundles.json"
+_MOST_WRITTEN = 1_000  # of a trial, whose digests are kept
 
 # --- contents -----------------------------------------------------------------------------------------------
 
@@ -101,7 +102,7 @@ def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
     sources = _model_files(record)
     model = next(iter(sources))
     if sample is not None:
-        sources |= {name: store.artifact_path(trial.id, kept) for name, kept in _KEPT.items()}
+        sources |= {name: store.artifact_path(trial.id, kept) for name, kept in KEPT.items()}
     bundled = _spec_in_bundle(resolved.spec, model, with_sample=sample is not None)
     return Contents(
         trial=_with_spec(trial, bundled),
@@ -167,7 +168,7 @@ def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> Bundle
 
 def _sample(store: Store, trial: Trial, spec: TrialSpec, run: Run) -> tuple[BundledSample | None, str]:
     """Inputs and outputs of a trial, recorded at the first call; None and the reason if impossible."""
-    kept = {name: store.artifact_path(trial.id, file) for name, file in _KEPT.items()}
+    kept = {name: store.artifact_path(trial.id, file) for name, file in KEPT.items()}
     facts = store.artifact_path(trial.id, _FACTS)
     reply = _kept_reply(facts)
     if reply is None or not (reply["refusal"] or all(path.is_file() for path in kept.values())):
@@ -252,14 +253,18 @@ def write(
     held: Contents,
     texts: Mapping[str, str],
     *,
+    store: Store,
     sign: Callable[[BinaryIO], None] | None = None,
 ) -> int:
     """Write a bundle and return its size in bytes; the same contents and texts give the same bytes.
+
+    The store keeps its SHA-256, so that `provenance` knows the bundle again.
 
     Args:
         path: of the zip; an existing file is replaced.
         held: the model and the recorded inputs and outputs.
         texts: path in the bundle -> text.
+        store: of the trial.
         sign: adds a signature to the written file.
 
     Raises:
@@ -267,15 +272,28 @@ def write(
         ModelError: the model's file is missing or has changed since it was measured.
     """
     try:
-        with written_whole(path) as part, part.open("x+b") as file:
+        with written_whole(path, durable=True) as part, part.open("x+b") as file:
             _write(file, held, texts)
             if sign is not None:
                 sign(file)
-            file.flush()
-            os.fsync(file.fileno())
-        return path.stat().st_size
+        written = covered_sha256(path)
+        size_bytes = path.stat().st_size
     except OSError as error:
         raise unwritable(path, error) from None
+    known = written_bundles(store, held.trial.id)
+    if written not in known:
+        _keep_text(
+            store.artifact_path(held.trial.id, _WRITTEN), json.dumps([*known, written][-_MOST_WRITTEN:])
+        )
+    return size_bytes
+
+
+def written_bundles(store: Store, trial_id: str) -> Sequence[str]:
+    """Return the SHA-256 of the bundles that were written of a trial, without their signatures."""
+    for path in store.artifacts(trial_id, _WRITTEN):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(path.read_bytes(), type=list[str])
+    return []
 
 
 def _write(file: BinaryIO, held: Contents, texts: Mapping[str, str]) -> None:

@@ -68,12 +68,12 @@ def listed(store: Store) -> list[FleetRun]:
     except OSError:
         return []
     found = [one for name in names if (one := _listed(name)) is not None]
-    hidden = store.hidden([ref for one in found for ref in _refs(one)])
-    found = [one for one in found if hidden.isdisjoint(_refs(one))]
+    hidden = store.hidden([ref for one in found for ref in refs(one)])
+    found = [one for one in found if hidden.isdisjoint(refs(one))]
     return sorted(found, key=lambda one: one.created_at, reverse=True)
 
 
-def _refs(run: FleetRun) -> list[str]:
+def refs(run: FleetRun) -> list[str]:
     """Models and rows that a run names."""
     models = [ref for one in run.questions for ref in (one.model.sha256, one.model.path) if ref]
     return [*models, *(name for one in run.answers for ids in one.rows.values() for name in ids)]

@@ -21,6 +21,7 @@ SETTLE_S = 0.12  # where a worker cannot be stopped: ORT's idle threads have end
 SWITCH_S = 0.002  # from one configuration to the next: SIGCONT, request, reply, SIGSTOP
 BLOCK_TIMEOUT_S = 30.0
 TIMEOUT_FACTOR = 20.0  # times the expected duration of the block
+TIMEOUT_MARGIN_S = 600.0  # a longer block may take twice as long as expected, and so much more
 REPORT_S = 0.25  # between two reports
 
 
@@ -37,7 +38,8 @@ class Pace:
     @property
     def timeout_s(self) -> float:
         """After this time the worker counts as hung."""
-        return max(BLOCK_TIMEOUT_S, TIMEOUT_FACTOR * self.expected_s)
+        late_s = min(TIMEOUT_FACTOR * self.expected_s, TIMEOUT_MARGIN_S + 2 * self.expected_s)
+        return max(BLOCK_TIMEOUT_S, late_s)
 
 
 def pace(median_ns: float) -> Pace:

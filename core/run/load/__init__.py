@@ -16,7 +16,6 @@ from core import __version__
 from core.evidence.comparison import Configuration
 from core.evidence.load.load_result import load_result, requests_of
 from core.evidence.load.load_types import RawRun
-from core.process.contestant_workers import Workers
 from core.run.job import Ending, Outcome, Service
 from core.run.load.prepared import PreparedService, prepare_services
 from core.run.load.questions import LoadRun
@@ -51,15 +50,14 @@ def perform_load(
         used, _ = describe_runtime(service.environment, one.spec.runtime)
         if used is not None:
             one.facts["libraries"] = used["libraries"]
-    with Workers(service.cancel, service.fork_server) as workers:
-        test = LoadRun(prepared, load, workers, service)
-        error: TunerError | None = None
-        try:
-            test.run()
-        except TunerError as raised:
-            if not test.raws:
-                raise
-            error = raised
+    test = LoadRun(prepared, load, service)
+    error: TunerError | None = None
+    try:
+        test.run()
+    except TunerError as raised:
+        if not test.raws:
+            raise
+        error = raised
     result = _result(prepared, load, test, machine, notes)
     if isinstance(error, Cancelled) or service.cancel.is_set():
         whole = error or Cancelled("The load test was cancelled.", hint="Start it again for a result.")

@@ -4,6 +4,9 @@ traffic    every configuration at every rate, in turns of random order
 limit      capacity, probes, confirmation: `evidence.load.limit_search` chooses the rates
 batching   service times of batch sizes, simulation, then real runs of the best pairs
 together   each configuration alone and all at the same time, in turns
+
+A load test pauses for others between these runs, but not between runs of one turn that are compared with each
+other: the machine may have changed after a pause.
 """
 
 from __future__ import annotations
@@ -41,12 +44,9 @@ TRACE_WARMUP = 0.1  # a trace as recorded loses at most this share as warm-up
 class LoadRun:
     """One load test; `run` performs it. `raws` and `record` hold what was measured so far."""
 
-    def __init__(
-        self, prepared: Sequence[PreparedService], load: LoadSpec, workers: Workers, service: JobService
-    ) -> None:
+    def __init__(self, prepared: Sequence[PreparedService], load: LoadSpec, service: JobService) -> None:
         """Start nothing yet."""
-        self.prepared, self.load = prepared, load
-        self.workers, self.service = workers, service
+        self.prepared, self.load, self.service = prepared, load, service
         self.raws: list[RawRun] = []
         self.record = LoadRecord(configurations=[one.facts for one in prepared])
         self._random = random.Random(load.seed)  # noqa: S311 - an order of runs
@@ -79,9 +79,10 @@ class LoadRun:
         self._total = turns * len(rates) * len(self.prepared)
         try:
             for turn in range(turns):
-                cells = [(one, rate) for rate in rates for one in self.prepared]
-                for one, rate in self._random.sample(cells, len(cells)):
-                    self._one(one, rate, turn, seconds=self.load.effective_duration_s / turns)
+                for rate in self._random.sample(rates, len(rates)):
+                    self.service.pause()
+                    for one in self._random.sample(self.prepared, len(self.prepared)):
+                        self._one(one, rate, turn, seconds=self.load.effective_duration_s / turns)
         finally:  # also of what was measured before a cancel
             for rate in rates:
                 for one in self.prepared:
@@ -126,7 +127,7 @@ class LoadRun:
         load, warmup_s = self.load, self.load.warmup_s
         total = warmup_s + seconds
         if one.trace is not None and load.duration_s is None:
-            length = one.trace.at_s[-1] * (1.0 if rate is None else (one.trace.rate or rate) / rate)
+            length = one.trace.length_s(rate)
             total = length + 1e-3
             warmup_s = min(warmup_s, TRACE_WARMUP * length)
         arrivals = schedule(
@@ -197,7 +198,8 @@ class LoadRun:
         rate = what[0][1].rate
         on_step("load", labels if rate is None else f"{labels} at {rate:g}/s")
         services = [(one.service(self.load, batching), schedule) for one, schedule in what]
-        raws, providers = serve(self.workers, services, on_course, on_step)
+        with Workers(self.service.cancel, self.service.fork_server) as workers:
+            raws, providers = serve(workers, services, on_course, on_step)
         for (one, _), used in zip(what, providers, strict=True):
             one.facts["effective_providers"] = used
         self._done += 1
@@ -241,6 +243,7 @@ class LoadRun:
 
     def _limit_of(self, one: PreparedService) -> None:
         load = self.load
+        self.service.pause()
         raw = self._closed(one, CAPACITY_S, stage="capacity")
         if raw is None:
             return
@@ -253,6 +256,7 @@ class LoadRun:
         )
         try:
             while (step := search.next_step()) is not None:
+                self.service.pause()
                 self._try(one, step, search)
         finally:
             self.record.highest.append(search.answer(one.index, load.limits))
@@ -347,6 +351,7 @@ class LoadRun:
         self._done, self._total = 0, turns * len(runs)
         try:
             for turn in range(turns):
+                self.service.pause()
                 for index in self._random.sample(list(runs), len(runs)):
                     spec = None if index is None else _spec_of(trials[index])
                     run = self._one(without, rate, turn, seconds=seconds, batching=spec)
@@ -382,6 +387,7 @@ class LoadRun:
         self._total = turns * (len(self.prepared) + 1)
         try:
             for turn in range(turns):
+                self.service.pause()
                 for who in self._random.sample([*self.prepared, None], len(self.prepared) + 1):
                     group = list(self.prepared) if who is None else [who]
                     what = [

@@ -89,7 +89,7 @@ def sign_file(path: Path, key: SigningKey, output: Path | None = None) -> Signat
     except OSError as error:
         raise _unreadable(path, error) from None
     try:
-        with file, written_whole(target) as part:
+        with file, written_whole(target, durable=True) as part:
             bundle = file.read(len(_ZIP_START)) == _ZIP_START
             file.seek(0)
             with part.open("x+b") as written:
@@ -98,8 +98,6 @@ def sign_file(path: Path, key: SigningKey, output: Path | None = None) -> Signat
                     sign_bundle(written, key=key)
                 else:
                     written.write(sign_text(_text(path, file), key).encode())
-                written.flush()
-                os.fsync(written.fileno())
             part.chmod(os.fstat(file.fileno()).st_mode & 0o777)
     except OSError as error:
         raise unwritable(target, error) from None

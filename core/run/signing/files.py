@@ -4,8 +4,8 @@ A YAML file ends with the signature as comment lines; a bundle has it as the com
 the signature covers all bytes before it, comments and order of keys included. For a bundle these are the
 bytes of the zip without its comment.
 
-Every trace of a signature that is not exactly what `block_text` writes makes the signature wrong, so that a
-damaged signature never looks like a missing one.
+A signature at its place that is not exactly what `block_text` writes is a wrong one. A bundle to which
+another end of a zip is appended counts as unsigned, as one does whose signature was removed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from core.run.bundle import PIECE
+from core.wire.files import open_regular
 
 VERSION = 1  # of the format of signatures
 BEGIN, END = "-----BEGIN ORTUNE SIGNATURE-----", "-----END ORTUNE SIGNATURE-----"
@@ -138,6 +140,17 @@ def part_bundle(file: BinaryIO, *, unsigned_too: bool = False) -> Parted:
     file.seek(0)
     whole = at >= 0 and (fields is not None or not comment)
     return Parted(kind="bundle", sha256=digest, covered_bytes=covered, signature=fields, is_whole=whole)
+
+
+def covered_sha256(path: Path) -> str:
+    """Return the SHA-256 of a bundle without its signature.
+
+    Raises:
+        BadSignature: it has traces of a signature that is not one.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        return part_bundle(file, unsigned_too=True).sha256
 
 
 def _bundle_digest(file: BinaryIO, covered: int) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from core.run.signing import library
 from core.wire.errors import SpecError, unwritable
-from core.wire.files import expand_home, keys_folder, open_regular
+from core.wire.files import expand_home, keys_folder, made_private, open_regular
 from core.wire.variables import KEY_PASSPHRASE
 
 PREFIX = "ed25519:"  # of the text of a public key
@@ -164,7 +164,7 @@ def create(name: str, path: Path | None = None, *, passphrase: str = "") -> KeyP
     pem: bytes = private.private_bytes(files.Encoding.PEM, files.PrivateFormat.PKCS8, cipher)
     public = _public_text(private)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made_private(path.parent)
         _write(path, pem, 0o600)
         _write(public_path, f"{name} {public}\n".encode(), 0o644)
     except OSError as error:

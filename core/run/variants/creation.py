@@ -227,6 +227,8 @@ def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, 
         return record, ()
     if variant_of(record) is None:
         return record, (f"The steps change nothing; the result is still `{record.name}`.",)
+    if store.is_of_another(record.content_sha256):
+        return record, (f"It existed as `{record.name}`, and another person of this server named it.",)
     if model_named(store, name) is not None:
         return record, (f"Another model is named `{name}` now, so this one is `{record.name}`.",)
     renamed = rename_model(store, record.content_sha256, name)
@@ -430,8 +432,9 @@ class _Task:
             raise type(error)(error.message, hint=hint.strip()) from error
 
     def _with_variant_details(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:
-        """Add the variant details to an existing model, unless it is an ancestor in its own chain."""
-        if variant_of(record) is not None or record.content_sha256 in self._ancestors():
+        """Add the variant details to an existing own model, unless it is an ancestor in its own chain."""
+        content = record.content_sha256
+        if variant_of(record) or content in self._ancestors() or self.store.is_of_another(content):
             return record
         record = replace(record, details={**record.details, **details})
         self.store.put_model(record)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from core import __version__
@@ -14,10 +13,10 @@ from core.run.export_source import ExportSource
 from core.run.named_files import with_relative_paths
 from core.show.export import header
 from core.show.verdict import short_of
-from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
+from core.spec import SCHEMA, TrialSpec, spec_from_dict, yaml_from_spec
 from core.spec.strict_yaml import dump_yaml
 from core.store import PRUNED, RAW_FIELDS
-from core.wire.units import ms
+from core.wire.units import ms, utc_text
 
 # Parts of a result that are raw, or that the file holds elsewhere.
 _NOT_NUMBERS = {
@@ -64,7 +63,7 @@ def export_yaml(
         SpecError: the outputs exceed the tolerance and no reason is given for accepting that; or this version
             cannot read the stored spec.
     """
-    spec, accepted = spec_from_dict(trial.spec), header.accepted(trial, accepted_breach)
+    spec, accepted = _spec(trial), header.accepted(trial, accepted_breach)
     measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
     measured |= {"found_by_search": dict(found)} if found else {}
     lines = [
@@ -93,7 +92,7 @@ def export_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
         SpecError: as of `export_yaml`.
     """
     trial, accepted = source.trial, header.accepted(source.trial, accepted_breach)
-    data = with_relative_paths(spec_from_dict(trial.spec), source.folders).to_dict()
+    data = with_relative_paths(_spec(trial), source.folders).to_dict()
     if _precision(trial, source.facts) == "fp32":
         data["model"].setdefault("precision", "fp32")
     document = {"schema": SCHEMA, **{name: part for name, part in data.items() if part}}
@@ -111,6 +110,15 @@ def export_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
         *header.tolerance_lines(trial, accepted),
     ]
     return "\n".join([*lines, dump_yaml(document)])
+
+
+def _spec(trial: Trial) -> TrialSpec:
+    """Return the spec of a trial; `content_sha256` covers external weights, which `sha256` does not."""
+    spec = spec_from_dict(trial.spec)
+    if spec.model.sha256 is None or trial.model_sha256 in ("", spec.model.sha256):
+        return spec
+    model = spec.model.model_copy(update={"content_sha256": trial.model_sha256})
+    return spec.model_copy(update={"model": model})
 
 
 def _libraries_of_runtime(trial: Trial) -> dict[str, Any]:
@@ -163,7 +171,7 @@ def _measured(trial: Trial) -> dict[str, Any]:
         "trial": trial.id,
         "kind": trial.kind,
         "state": trial.state,
-        "at": _iso(trial.finished_at),
+        "at": None if trial.finished_at is None else utc_text(trial.finished_at),
     }
     if trial.error is not None:
         facts["error"] = trial.error
@@ -172,10 +180,6 @@ def _measured(trial: Trial) -> dict[str, Any]:
     if load := result.get("load"):
         numbers["load"] = {name: one for name, one in load.items() if name in _OF_LOAD}
     return facts | numbers
-
-
-def _iso(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:

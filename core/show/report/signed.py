@@ -85,9 +85,11 @@ def section(
     if file is not None:
         name = name or file.name
         chain = chain_of_file(store, file, trust_file=trust_file)
-        if chain.trial is not None and chain.trial not in {one.id for one in trials}:
+        damaged = chain.trial is None and chain.state == "BROKEN"  # its section tells that
+        if not damaged and chain.trial not in {one.id for one in trials}:
+            held = f"holds the trial `{chain.trial[:12]}`, which" if chain.trial else "names no trial, so"
             raise SpecError(
-                f"`{name}` holds the trial `{chain.trial[:12]}`, which this report does not show.",
+                f"`{name}` {held} this report does not show{'' if chain.trial else ' it'}.",
                 hint="Give a file that was exported from this result.",
             )
         return _of_chain(replace(chain, file=name))

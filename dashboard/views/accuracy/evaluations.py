@@ -119,7 +119,7 @@ def _kept(record: ModelRecord) -> list[Accuracy]:
 
 def _out_of_reach(one: Accuracy) -> TunerError | None:
     try:
-        allowed_path(dataset_from_dict(one.dataset).path, folder=True)
+        allowed_path(dataset_from_dict(one.dataset).path, state.store(), folder=True)
     except TunerError as error:
         return error
     return None

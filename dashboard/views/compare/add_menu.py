@@ -278,7 +278,7 @@ def _yaml(record: ModelRecord) -> None:
 def _add_yaml(record: ModelRecord) -> None:
     try:
         name, spec = yaml_source.read(FILE, PASTED, to="add")
-        check_spec(spec)
+        check_spec(spec, state.store())
         if not spec.model.sha256:  # without a hash, path or name must match this model
             found = state.find_model(spec.model, foreign=True)
             known = {"sha256": found.sha256}

@@ -9,7 +9,7 @@ from functools import partial
 import streamlit as st
 
 from core.api.measuring import compare_job
-from core.api.requests import Prediction, past, predict
+from core.api.requests import Prediction, predict
 from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
 from core.show.report.subjects import of_comparison
@@ -207,9 +207,7 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
     if len(entries) < configurations.LEAST:
         return {}, "A comparison takes two to eight configurations."
     try:
-        known = past(
-            state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
-        )
+        known = session_jobs.past_comparisons(record.content_sha256)
         asked = {name: _configurations(record, entries, name) for name in EFFORTS}
     except TunerError as error:
         return {}, format.plain(error.message)

@@ -160,7 +160,7 @@ def _file() -> tuple[Path, str]:
     """Return the path and the name of the uploaded file, or of the file on the server."""
     uploaded = st.session_state.get(FILE)
     if uploaded is None:
-        path = folders.allowed_path((st.session_state.get(PATH) or "").strip())
+        path = folders.allowed_path((st.session_state.get(PATH) or "").strip(), state.store())
         return path, path.name
     return uploads.on_disk(uploaded), str(uploaded.name)
 
@@ -177,11 +177,12 @@ def _admitted(spec: TrialSpec, person: people.Person) -> TrialSpec:
     hash, if there is one.
     """
     folders.check_role(spec, person)
-    folders.check_spec(spec)
+    store = state.store_of(person)
+    folders.check_spec(spec, store)
     try:
-        path = str(folders.allowed_path(spec.model.path))
+        path = str(folders.allowed_path(spec.model.path, store))
     except TunerError:
-        known = state.store().model(spec.model.sha256) if spec.model.sha256 else None
+        known = store.model(spec.model.sha256) if spec.model.sha256 else None
         if known is None:
             raise
         path = known.path

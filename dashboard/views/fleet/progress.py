@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from core.api import fleet
-from core.api.fleet_answers import listed
+from core.api.fleet_answers import listed, refs
 from core.evidence.fleet.fleet_types import ENDED, Answer, FleetRun
 from core.show import fleet_text
 from core.wire.errors import TunerError
@@ -29,7 +29,8 @@ def draw(run: FleetRun) -> None:
         ended = _ended(run)
         with st.container(border=True, key="fleet.live"):
             name = f"fleet-{run.id}-{run.phase}-{ended}"
-            live_view.watch(name, partial(event, run.id, run.phase, ended), key="fleet.watch")
+            follow = partial(event, run.id, run.phase, ended)
+            live_view.watch(name, follow, of=refs(run), key="fleet.watch")
             _cancel(run)
     elif run.state == "INCOMPLETE":
         st.info(

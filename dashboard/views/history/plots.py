@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.store import Query
-from dashboard import format, state
+from dashboard import derived_rows, format
 from dashboard.charts import history_charts
 from dashboard.charts.history_charts import NUMBERS, WHEN, Point
 from dashboard.widgets import plots
@@ -72,27 +72,10 @@ def _key(name: str) -> str:
 # --- drawing ------------------------------------------------------------------------------------------------
 
 
-@st.cache_resource(show_spinner=False)
-def _known() -> dict[tuple[str, str], Point]:
-    """Return the cache of points by id and checksum; a changed trial has another checksum."""
-    return {}
-
-
 def _points(query: Query) -> list[Point]:
-    """Return the points of all matching trials; reads only new and changed ones."""
-    known = _known()
-    checksums = state.store().checksums(query)[:MOST]
-    lacking = [one for one in checksums if one not in known]
-    if lacking:
-        with st.spinner(f"Reading {len(lacking):,} trials…", show_time=True):
-            wanted = Query(kind=query.kind, archived=True, ids=[name for name, _ in lacking])
-            found, _ = state.store().trial_page(wanted, limit=len(lacking))
-            points = {one.id: history_charts.point_of(one) for one in found}
-        known |= {one: points[one[0]] for one in lacking if one[0] in points}
-    if len(known) > 2 * MOST:
-        for old in set(known) - set(checksums):
-            known.pop(old, None)
-    return [known[one] for one in checksums if one in known]
+    """Return the points of all matching trials."""
+    found = derived_rows.of_trials(query, "history.points", history_charts.point_of, limit=MOST)
+    return [*found.values()]
 
 
 def _scatter(points: Sequence[Point]) -> Any:

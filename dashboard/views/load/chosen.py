@@ -174,7 +174,7 @@ def take(found: Sequence[tuple[str, TrialSpec]]) -> None:
 def _add_yaml() -> None:
     try:
         label, spec = yaml_source.read(FILE, PASTED, to="add")
-        check_spec(spec)
+        check_spec(spec, state.store())
         state.find_model(spec.model, foreign=True)
         if len(names()) >= MOST_CONFIGURATIONS:
             raise SpecError(

@@ -21,7 +21,7 @@ from core.spec.load import (
 )
 from core.store import ModelRecord, home
 from core.wire.errors import SpecError, TunerError
-from dashboard import fields, format, messages
+from dashboard import fields, format, messages, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.views.load import chosen
@@ -361,7 +361,7 @@ def _arrivals_data(process: Process) -> dict[str, Any]:
         "diurnal": {"low_share": float(held[LOW]) / 100},
     }
     if process == "trace":
-        return {"process": process, "path": str(allowed_path(str(held[TRACE]).strip()))}
+        return {"process": process, "path": str(allowed_path(str(held[TRACE]).strip(), state.store()))}
     return {"process": process, **own.get(process, {})}
 
 

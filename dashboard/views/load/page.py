@@ -264,7 +264,8 @@ def _live(shown: Trial) -> None:
         name, follow = live_view.stream(
             shown.id, lambda status, _: live_load.of_load(status), partial(_elsewhere, shown.id)
         )
-        live_view.watch(name, follow, key="load.watch", tick_s=live_view.pace(shown.id, shown.state))
+        tick_s = live_view.pace(shown.id, shown.state)
+        live_view.watch(name, follow, of=[shown.id], key="load.watch", tick_s=tick_s)
 
 
 def _elsewhere(trial_id: str) -> str | None:

@@ -184,7 +184,7 @@ def start_noise_check() -> None:
 
 def _live(job: str) -> None:
     with st.container(border=True, key="machine.live"):
-        live_view.watch(job, partial(job_box.event, job, "this test"), key="machine.watch")
+        live_view.watch(job, partial(job_box.event, job, "this test"), of=[job], key="machine.watch")
         job_box.cancel(job, key="machine.cancel", help="Ends its processes; nothing is kept.")
 
 

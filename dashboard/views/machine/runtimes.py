@@ -150,7 +150,7 @@ def _add() -> None:
 
 def _package(text: str) -> str:
     """A wheel must lie in a folder that this server allows; other texts are checked with the request."""
-    return str(allowed_path(text)) if text.endswith(".whl") else text
+    return str(allowed_path(text, state.store())) if text.endswith(".whl") else text
 
 
 def _submit(job: Job) -> None:

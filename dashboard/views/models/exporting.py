@@ -132,7 +132,7 @@ def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
         ModelError: a `.pt2` that is missing or outside of the folders the browser may reach.
     """
     pt2 = values.get("export.form.source") == PT2
-    path = allowed_path(str(values.get(PT2_PATH) or "").strip()) if pt2 else None
+    path = allowed_path(str(values.get(PT2_PATH) or "").strip(), state.store()) if pt2 else None
     name = path.stem if path else str(values["export.form.name"])
     opset = int(values["export.form.opset"])
     return name, {
@@ -200,7 +200,7 @@ def watch() -> None:
 def _live(status: Status) -> None:
     event = partial(job_box.event, status.id, "this export", status.what)
     with st.container(border=True, key="export.live"):
-        live_view.watch(status.id, event, key="export.watch")
+        live_view.watch(status.id, event, of=[status.id], key="export.watch")
         job_box.cancel(
             status.id,
             key="export.cancel",

@@ -288,7 +288,7 @@ def _server() -> None:
         "Or the path of a model",
         key="models.path",
         placeholder="/folder/of/models/my_model.onnx",
-        help=("In the models folder or ORTune's own folders; other paths are not allowed."),
+        help="In the server's models folder, or among what was uploaded. Other paths are not allowed.",
     )
     st.button(
         "Add this path",
@@ -302,7 +302,7 @@ def _server() -> None:
 def _add_typed() -> None:
     typed = str(st.session_state.get("models.path") or "").strip()
     try:
-        path = allowed_path(typed)
+        path = allowed_path(typed, state.store())
     except TunerError as error:
         messages.keep_error(error, FOLDER)
         return

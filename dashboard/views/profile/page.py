@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -16,7 +17,7 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import fields, format, live_events, messages, session_jobs, state, url_state
+from dashboard import derived_rows, fields, format, live_events, messages, session_jobs, state, url_state
 from dashboard.live_events import ACTIVE
 from dashboard.shown_result import ShownResult
 from dashboard.views.profile import results as profile_results
@@ -155,14 +156,20 @@ def _spec() -> TrialSpec:
     return state.current_spec()
 
 
-def _measured_trials(record: ModelRecord) -> dict[str, Trial]:
-    trials = state.store().trials(model_sha256=record.content_sha256, kind="measure", limit=100)
-    linked = st.session_state.get(MEASURED)
-    found = {trial.id: trial for trial in trials if trial.state == "COMPLETE" or trial.id == linked}
-    return found
+def _measured_trials(record: ModelRecord) -> dict[str, str]:
+    """Return the labels of the newest measurements, and that of a linked one that is not complete."""
+    complete = state.measured_by(record)
+    linked = replace(complete, states=(), ids=[str(st.session_state.get(MEASURED))])
+    return {
+        trial_id: label
+        for query in (complete, linked)
+        for trial_id, label in derived_rows.of_trials(
+            query, "profile.measured", _measured_label, limit=100
+        ).items()
+    }
 
 
-def _pick_trial(measured: Mapping[str, Trial]) -> None:
+def _pick_trial(measured: Mapping[str, str]) -> None:
     if st.session_state.get(MEASURED) not in measured:
         st.session_state[MEASURED] = next(iter(measured))
     st.selectbox(
@@ -170,7 +177,7 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
         list(measured),
         key=MEASURED,
         persist_state="session",
-        format_func=lambda one: _measured_label(measured[one]) if one in measured else one,
+        format_func=lambda one: measured.get(one, str(one)),
     )
 
 
@@ -346,7 +353,7 @@ def _live(shown: Trial | None, done: Trial | None) -> None:
             partial(_elsewhere, shown.id),
         )
         tick_s = live_view.pace(shown.id, shown.state)
-        live_view.watch(name, follow, key="profile.watch", tick_s=tick_s)
+        live_view.watch(name, follow, of=[shown.id], key="profile.watch", tick_s=tick_s)
         with st.container(horizontal=True, vertical_alignment="center"):
             job_box.cancel(shown.id, key="profile.cancel", help=job_box.NOTHING_KEPT)
             if done is not None:

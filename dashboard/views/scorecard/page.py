@@ -289,7 +289,7 @@ def _live(active: Sequence[Status]) -> None:
             return
         ids = [one.id for one in active]
         name = f"scorecard-{ids[0]}-{len(ids)}"
-        live_view.watch(name, partial(_event, ids), key="scorecard.watch")
+        live_view.watch(name, partial(_event, ids), of=ids, key="scorecard.watch")
         st.button(
             "Cancel",
             key="scorecard.cancel",

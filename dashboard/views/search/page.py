@@ -200,7 +200,7 @@ def _watch(record: StudyRecord) -> None:
             st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
         name, follow = live_view.stream(record.id, live_events.of_search, partial(_elsewhere, record.id))
         tick_s = live_view.pace(record.id, record.state)
-        live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
+        live_view.watch(name, follow, of=[record.id], key="search.watch", tick_s=tick_s)
 
 
 def _elsewhere(study: str) -> str | None:

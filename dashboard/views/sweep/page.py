@@ -10,7 +10,7 @@ from functools import partial
 import streamlit as st
 
 from core.api import sweeping
-from core.api.requests import past, predict
+from core.api.requests import predict
 from core.api.session import Status
 from core.api.sweeping import Known, Measured, Point, known_trials, sweep_job
 from core.evidence.comparison import Comparison, with_references
@@ -284,9 +284,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     text += f", {refused} refused" if refused else ""
     if not todo:
         return text
-    known = past(
-        state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
-    )
+    known = session_jobs.past_comparisons(record.content_sha256)
     if known is None:
         return text + " · time unknown until this model is measured here"
     specs = [one.spec for one in with_references(sweeping.configurations(todo))]

@@ -1,8 +1,8 @@
 """The Live preview on Tune: estimates of settings while they are changed.
 
-`core.run.live` measures, in one live comparison for all visitors of this server; this module submits the
-settings to it and shows its estimates. Without settings to measure, as after a browser has disconnected, the
-live comparison ends within a minute.
+`core.run.live` measures, in one live comparison for all pages of a person, whose machine time it uses; this
+module submits the settings to it and shows its estimates. Without settings to measure, as after a browser has
+disconnected, the live comparison ends within a minute.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _switched() -> None:
 
 def stop() -> None:
     """End the estimates of this session."""
-    shared = _shared()
+    shared = _shared(state.present_actor())
     with shared.lock:
         if shared.wishes is not None:
             shared.wishes.leave(_visitor())
@@ -66,7 +66,7 @@ def stop() -> None:
 
 @dataclass(slots=True)
 class _LiveComparison:
-    """The live comparison of this server."""
+    """The live comparison of one person."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     wishes: live.LiveRequests | None = None
@@ -77,8 +77,13 @@ class _LiveComparison:
 
 
 @st.cache_resource(show_spinner=False)
-def _shared() -> _LiveComparison:
+def _of_person(person: str) -> _LiveComparison:
     return _LiveComparison()
+
+
+def _shared(actor: Actor | None) -> _LiveComparison:
+    """What the pages of one person share; without login, all pages."""
+    return _of_person("" if actor is None else actor.person)
 
 
 def _visitor() -> str:
@@ -96,18 +101,20 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
     """
     if not st.session_state.get(ON) or state.closed():
         return
+    model, actor = [record.content_sha256], state.present_actor()
     with st.container(border=True, key="glimpse"):
         if spec is None:
             st.caption(":material/bolt: Live waits for valid settings.")
             return
         if (known := _known(record, spec)) is not None:
             _draw_known(known)
-            before = partial(_trail, _visitor(), spec.key(), spec.model.sha256)
-            live_view.watch(f"trail-{_visitor()}-{spec.key()}", before, key="glimpse.trail", rerun=False)
+            before = partial(_trail, _visitor(), spec.key(), spec.model.sha256, actor=actor)
+            name = f"trail-{_visitor()}-{spec.key()}"
+            live_view.watch(name, before, of=model, key="glimpse.trail", rerun=False)
             return
         if not busy:
             try:
-                _request_estimate(record, spec)
+                _request_estimate(record, spec, actor)
             except TunerError as error:
                 messages.report(error)
                 return
@@ -118,12 +125,12 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             spec.protocol.margin,
             spec.model.sha256 or spec.model.path,
             is_default=live.is_default(spec),
-            actor=state.present_actor(),
+            actor=actor,
         )
         name = f"glimpse-{_visitor()}-{spec.key()}"
-        live_view.watch(name, follow, key="glimpse.watch", rerun=False)
+        live_view.watch(name, follow, of=model, key="glimpse.watch", rerun=False)
     with ratio:
-        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio")
+        live_view.watch(name, follow, of=model, key="glimpse.watch.ratio", part="ratio")
 
 
 def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
@@ -143,14 +150,16 @@ def _draw_known(trial: Trial) -> None:
     )
 
 
-def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
+def _request_estimate(record: ModelRecord, spec: TrialSpec, actor: Actor | None) -> None:
     key = spec.key()
-    if st.session_state.get(REQUESTED) == key and session_jobs.is_active(_status()):
+    if st.session_state.get(REQUESTED) == key and session_jobs.is_active(_status(actor)):
         return
     check_spec(state.session(), spec)
+    if actor is not None:
+        state.scheduler().check_start(actor)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
-    wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60), store=state.store())
-    shared = _shared()
+    wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60))
+    shared = _shared(actor)
     with shared.lock:
         if shared.wishes is None or not shared.wishes.put(wish):
             wishes = live.LiveRequests()
@@ -161,9 +170,11 @@ def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     st.session_state[REQUESTED] = key
 
 
-def _status() -> Status | None:
-    job = _shared().job
-    return session_jobs.status(job) if job else None
+def _status(actor: Actor | None) -> Status | None:
+    """The status of the live comparison of a person; a thread without a session is told who reads."""
+    scheduler = state.scheduler() if actor is None else state.scheduler_for(actor)
+    job = _shared(actor).job
+    return scheduler.status(job) if job else None
 
 
 def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:
@@ -176,13 +187,8 @@ def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:
 def _event(
     visitor: str, wanted: str, margin: float, model: str, *, is_default: bool, actor: Actor | None
 ) -> Event:
-    """Return the event of the settings with the key `wanted` on a model for a visitor.
-
-    The thread that builds it has no session, so it is told who reads.
-    """
-    shared = _shared()
-    scheduler = state.scheduler() if actor is None else state.scheduler_for(actor)
-    status = scheduler.status(shared.job) if shared.job else None
+    """Return the event of the settings with the key `wanted` on a model for a visitor."""
+    shared, status = _shared(actor), _status(actor)
     told, told_at = shared.last.get(visitor, ({}, 0.0))
     if (newest := _estimate_for(status, visitor)) and newest != told:
         told, told_at = newest, time.monotonic()
@@ -198,9 +204,9 @@ def _event(
     )
 
 
-def _trail(visitor: str, wanted: str, model: str | None) -> Event:
+def _trail(visitor: str, wanted: str, model: str | None, *, actor: Actor | None) -> Event:
     """Return the earlier estimates as an event, for settings with a full result; none of another model."""
-    told = _estimate_for(_status(), visitor)
+    told = _estimate_for(_status(actor), visitor)
     if told.get("model") != model:
         return {"ended": True, "lines": [], "pictures": []}
     return {"ended": True, "lines": [], "pictures": live_events.estimates_plot({**told, "key": wanted})}

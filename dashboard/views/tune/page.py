@@ -20,7 +20,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.output_check import breach
-from dashboard import demo, format, live_events, messages, session_jobs, state, url_state
+from dashboard import demo, derived_rows, format, live_events, messages, session_jobs, state, url_state
 from dashboard.charts import compare_charts
 from dashboard.demo import first_view
 from dashboard.live_events import ACTIVE
@@ -232,9 +232,12 @@ def _result_side(
 
 def _earlier(record: ModelRecord, shown: Trial) -> None:
     """Draw the list of the model's results; choosing one does not change the settings."""
+    labels = derived_rows.of_trials(
+        state.measured_by(record), "tune.labels", results.trial_label, limit=EARLIER
+    )
     past_results.offer(
         "Results of this model",
-        {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
+        labels,
         shown=shown.id,
         key=PICKED,
         on_select=TUNE.show,
@@ -302,9 +305,9 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     )
     tick_s = live_view.pace(trial.id, trial.state)
     with st.container(key="live"):
-        live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
+        live_view.watch(name, follow, of=[trial.id], key="tune.watch", tick_s=tick_s)
     with ratio:
-        live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
+        live_view.watch(name, follow, of=[trial.id], key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
 def _elsewhere(trial_id: str) -> str | None:
