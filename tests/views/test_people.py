@@ -110,6 +110,19 @@ def test_only_own_results_are_changed_and_deleted_and_admins_do_it_with_all(
     assert state.store().trials() == []
 
 
+def test_a_pinned_baseline_with_native_libraries_is_that_of_admins(
+    open_page: Open, mlp: ModelRecord, log_in: Log
+) -> None:
+    log_in(ADMIN)
+    native = sample_results.spec_for(mlp, provider_libraries=[f"libops.so@sha256:{'a' * 64}"])
+    pinned = sample_results.put_measured(state.store(), mlp, native, fingerprint="f", created_at=1.0)
+    put(mlp)  # the newest gives the settings
+    state.store().pin_baseline(mlp.content_sha256, pinned.id)
+    for one, said in ((ADMIN, True), (BEN, False)):
+        log_in(one)
+        assert tells(open_page(model=mlp).button(key="run").help, "pinned") == said
+
+
 def test_a_job_belongs_to_the_person_who_starts_it_and_others_do_not_cancel_it(log_in: Log) -> None:
     from core.run import job_types
 
