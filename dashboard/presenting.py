@@ -23,7 +23,8 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import form_state, live_events, state, url_state
+from core.wire.errors import SpecError
+from dashboard import form_state, live_events, messages, state, url_state
 from dashboard.live_events import Event
 from dashboard.pages import PAGES
 from dashboard.server import live
@@ -35,7 +36,8 @@ CHECK_EVERY_S = (
 )
 GRACE_S = 10.0  # a browser that lost its connection may reconnect
 COUNT_EVERY_S = 10.0  # between two counts of the followers
-MOST = 100  # presentations per server
+MOST, MOST_OWN = 100, 10  # presentations of the server, and of one person
+PLACE = "present"  # where the error of a refused presentation is shown
 _INERT = Path(__file__).with_name("following.css")
 
 # session keys, none of them saved with the form
@@ -50,6 +52,7 @@ class Place:
     """The state of a presenter's page."""
 
     session: str  # id of the presenter's session
+    person: str = ""  # the presenter; empty: a server without login
     page: str = ""  # path of the page, as in its address
     query: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # form values, as `form_state` saves them
@@ -67,13 +70,31 @@ class Presentations:
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
 
-    def begin(self, session: str) -> str:
-        """Begin a presentation, and return its token."""
+    def begin(self, session: str, person: str = "") -> str:
+        """Begin a presentation, and return its token.
+
+        Args:
+            session: id of the presenter's session.
+            person: who presents; empty: a server without login.
+
+        Raises:
+            SpecError: this person, or the server, has as many as it may have.
+        """
         token = secrets.token_urlsafe(16)
         with self._lock:
-            while len(self._places) >= MOST:  # the oldest has no followers left
-                del self._places[next(iter(self._places))]
-            self._places[token] = Place(session=session)
+            self._places = {name: one for name, one in self._places.items() if not self._is_over(one)}
+            own = sum(one.person == person for one in self._places.values()) if person else 0
+            if own >= MOST_OWN:
+                raise SpecError(
+                    f"You have {own} presentations, and a person may have {MOST_OWN} at once.",
+                    hint="End one: press Stop presenting, or close its page.",
+                )
+            if len(self._places) >= MOST:
+                raise SpecError(
+                    f"There are {len(self._places)} presentations, and this server may have {MOST} at once.",
+                    hint="Try again when one has ended.",
+                )
+            self._places[token] = Place(session=session, person=person)
         return token
 
     def end(self, token: str) -> None:
@@ -243,6 +264,7 @@ def sidebar() -> None:
             on_click=_begin,
             help="Creates a link. Viewers see the pages that you open and cannot change anything.",
         )
+        messages.show_kept_error(PLACE)
         return
     st.badge("Presenting", icon=":material/co_present:", color="green")
     again = st.button("Link", key="follow.link", icon=":material/link:", type="tertiary")
@@ -288,7 +310,13 @@ def _show_link(token: str) -> None:
 
 
 def _begin() -> None:
-    st.session_state[PRESENTING] = presentations().begin(_session())
+    actor = state.present_actor()
+    try:
+        token = presentations().begin(_session(), "" if actor is None else actor.person)
+    except SpecError as error:
+        messages.keep_error(error, PLACE)
+        return
+    st.session_state[PRESENTING] = token
     st.session_state[JUST_BEGUN] = True
 
 

@@ -24,7 +24,7 @@ from core.wire.errors import HOME_HINT, StoreError
 from core.wire.files import made_private, written_whole
 
 MARK = "imported"  # shown with every imported number
-MOST = 200  # largest number of imports; older ones are deleted
+MOST = 200  # largest number of imports of all persons together
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -75,13 +75,15 @@ class Shelf:
     def put(self, found: Mapping[str, Any], *, name: str, at: float) -> Imported:
         """Store the reply of the job `import`; it replaces an earlier import of the same file.
 
+        Where `MOST` imports are kept, it also replaces the person's own oldest one, never one of others.
+
         Args:
             found: `wire.ImportReply`.
             name: of the file.
             at: seconds since the epoch.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: it cannot be written, or others made all of the `MOST` imports.
         """
         is_profile = found["profile"] is not None
         one = Imported(
@@ -92,7 +94,7 @@ class Shelf:
             sha256=found["sha256"],
             created_at=at,
         )
-        same = [old for old in self._own(one.kind) if old.sha256 == one.sha256]
+        replaced = self._replaced_by(one)
         path, content = (self.folder / f"{one.id}.{kind}" for kind in ("json", "data"))
         try:
             made_private(self.folder)
@@ -108,9 +110,12 @@ class Shelf:
                 hint=HOME_HINT,
             ) from error
         self._store.claim([one.id])
-        for old in (*same, *self._whole()[MOST:]):
-            self._remove(old.id)
         audit.record("import", f"{one.kind} `{one.name}`", folder=self.folder.parent, ids=[one.id])
+        if replaced:
+            for old in replaced:
+                self._remove(old.id)
+            what = f"import{'s' * (len(replaced) != 1)} replaced by a newer one"
+            audit.record("delete", what, folder=self.folder.parent, ids=[old.id for old in replaced])
         return one
 
     def all(self, kind: str | None = None) -> list[Imported]:
@@ -129,9 +134,26 @@ class Shelf:
         kept = [one for one in found if kind is None or one.kind == kind]
         return sorted(kept, key=lambda one: (-one.created_at, one.id))
 
-    def _own(self, kind: str) -> list[Imported]:
-        """Imports that this person may replace."""
-        found = self.all(kind)
+    def _replaced_by(self, new: Imported) -> list[Imported]:
+        """Own imports of the same file, and as many of the oldest as make room for `new`.
+
+        Raises:
+            StoreError: there is no room, and no own import left to remove.
+        """
+        own = self._own()
+        same = [old for old in own if (old.kind, old.sha256) == (new.kind, new.sha256)]
+        others = [old for old in own if old not in same]
+        excess = max(0, len(self._whole()) + 1 - len(same) - MOST)
+        if excess > len(others):
+            raise StoreError(
+                f"`{new.name}` is not kept: there are {MOST} imports already, and others made them.",
+                hint="Ask an admin, or a person who imported many files, to delete some.",
+            )
+        return [*same, *others[len(others) - excess :]]
+
+    def _own(self) -> list[Imported]:
+        """Imports that this person may replace, newest first."""
+        found = self.all()
         known = self._store.visibility([one.id for one in found])
         mine = ("", self._store.actor.person)  # those of earlier versions have no person
         return [one for one in found if known.get(one.id, Visibility()).person in mine]

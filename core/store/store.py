@@ -368,11 +368,13 @@ class Store:
 
         Raises:
             StoreError: no trial, or more than one, has such an id.
+            PrivateError: this store's person did not make all of them, and does not see all.
             SpecError: a trial would have too many labels.
         """
         now: dict[str, Tags] = {}
         names = [self.trial_id(ref) for ref in trial_ids]
         with self._database.writing() as db:
+            sharing.refuse_others(db, names, self.actor, "changed")
             for name in names:
                 row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
                 before = next(iter(rows.undamaged([row] if row else [], MARKS.read)), Tags())
@@ -1039,7 +1041,14 @@ class Store:
     # --- settings and files -----------------------------------------------------------------------------
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
-        """Pin a trial as the baseline of its model; None unpins it."""
+        """Pin a trial as the baseline of its model; None unpins it.
+
+        Raises:
+            PrivateError: this store's person did not make the trial, and does not see all.
+        """
+        changed = trial_id or self.baseline(model_sha256)
+        if changed is not None:
+            self.refuse_others([changed], "changed")
         what = "baseline of a model: " + ("none" if trial_id is None else "pinned")
         audit.record("change", what, folder=self.folder, ids=[trial_id] if trial_id else [])
         self._set(f"baseline:{model_sha256}", trial_id)

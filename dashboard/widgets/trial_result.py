@@ -19,9 +19,18 @@ from core.evidence.streams import p50_words
 from core.evidence.verdict import is_rejected
 from core.show import cells, verdict
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, messages, state
 from dashboard.charts import compare_charts, latency_charts, timeline_charts
-from dashboard.widgets import controls, glossary, latency_plots, live_text, page_frame, plots, results
+from dashboard.widgets import (
+    controls,
+    glossary,
+    latency_plots,
+    live_text,
+    page_frame,
+    plots,
+    results,
+    sharing,
+)
 from dashboard.widgets.live_text import ComparedConfigurations
 
 WORDS = (
@@ -258,14 +267,22 @@ def pin_button(model_sha256: str, trial: str, *, is_pinned: bool, key: str) -> N
         "Unpin baseline" if is_pinned else "Pin as baseline",
         key=key,
         icon=":material/keep_off:" if is_pinned else ":material/keep:",
-        on_click=state.store().pin_baseline,
+        on_click=_pin,
         args=(model_sha256, None if is_pinned else trial),
-        **state.unless_closed(
+        **sharing.unless_of_others(
+            [trial],
             "Later runs of this model are compared with ONNX Runtime's default again."
             if is_pinned
-            else "Later runs of this model are compared with it, for all users of this server."
+            else "Later runs of this model are compared with it, for all users of this server.",
         ),
     )
+
+
+def _pin(model_sha256: str, trial: str | None) -> None:
+    try:
+        state.store().pin_baseline(model_sha256, trial)
+    except TunerError as error:
+        messages.keep_error(error)
 
 
 def offer_comparison(trial: Trial, pinned: Trial) -> None:

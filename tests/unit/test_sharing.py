@@ -12,7 +12,19 @@ import pytest
 
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial
-from core.store import Accuracy, ModelRecord, Query, Store, StudyRecord, Visibility, database, sharing
+from core.store import (
+    Accuracy,
+    Change,
+    ModelRecord,
+    Query,
+    Store,
+    StudyRecord,
+    Visibility,
+    audit,
+    database,
+    imported,
+    sharing,
+)
 from core.store.database import KEYS
 from core.store.transfer import Origin
 from core.wire.errors import MissingError, PrivateError, StoreError
@@ -425,6 +437,49 @@ def test_rows_of_a_fleet_follow_their_model(tmp_path: Path, anna: Store, ben: St
     anna.adopt(other.rows_of("host/1/1.0"), Origin(owner="fleet host h"))
     assert names(anna) == ["t1"]
     assert names(ben) == []
+
+
+def test_only_own_results_are_tagged_and_pinned(store: Store, anna: Store, ben: Store) -> None:
+    hers, his = trial("hers"), trial("his")
+    anna.create_trial(hers)
+    ben.create_trial(his)
+    for change in (Change(starred=True), Change(archived=True), Change(add=("x",)), Change(note="mine")):
+        with pytest.raises(StoreError, match=ANNA):
+            ben.mark([his.id, hers.id], change)
+    assert store.marks([his.id, hers.id]) == {}
+    with pytest.raises(StoreError, match=ANNA):
+        ben.pin_baseline("m", hers.id)
+    anna.pin_baseline("m", hers.id)
+    with pytest.raises(StoreError, match=ANNA):
+        ben.pin_baseline("m", None)
+    assert store.baseline("m") == hers.id
+    ben.mark([his.id], Change(starred=True))
+    ben.pin_baseline("m", his.id)
+    store.mark([hers.id, his.id], Change(starred=False))  # an admin changes all
+    store.pin_baseline("m", None)
+    ben.pin_baseline("m", None)
+
+
+def test_an_import_replaces_own_ones_only(
+    store: Store, anna: Store, ben: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imported, "MOST", 3)
+
+    def put(person: Store, at: float) -> str:
+        found = {"profile": {}, "summary": None, "format": "f", "sha256": str(at)}
+        return person.shelf.put(found, name=f"{at}.json", at=at).id
+
+    hers = [put(anna, 1.0), put(anna, 2.0)]
+    anna.share(hers[:1], private=True)
+    his = [put(ben, at) for at in (3.0, 4.0)]
+    assert {one.id for one in store.shelf.all()} == {*hers, his[-1]}
+    removed = [one for one in audit.entries(store.folder, action="delete")]
+    assert [one.more["ids"] for one in removed] == [[his[0]]]
+    store.shelf.delete(his[-1])
+    put(anna, 5.0)
+    with pytest.raises(StoreError, match="3 imports"):
+        put(ben, 6.0)
+    assert len(store.shelf.all()) == len(list(store.shelf.folder.glob("*.data"))) == 3
 
 
 def test_imports_have_a_person_and_are_shared_or_private(anna: Store, ben: Store, store: Store) -> None:

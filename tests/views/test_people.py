@@ -89,20 +89,38 @@ def test_a_guessed_link_says_that_the_result_is_private(
     assert tells(texts(at), "private", ANNA.id)
 
 
-def test_only_own_results_are_deleted_and_admins_delete_all(
+OF_OWN = [f"history.{name}" for name in ("delete", "star", "archive", "edit", "pin")]
+
+
+def test_only_own_results_are_changed_and_deleted_and_admins_do_it_with_all(
     open_page: Open, mlp: ModelRecord, log_in: Log
 ) -> None:
     log_in(ANNA)
     hers = put(mlp)
     log_in(BEN)
-    assert select(open_page("history"), 0).button(key="history.delete").disabled
+    at = select(open_page("history"), 0)
+    assert all(at.button(key=one).disabled for one in OF_OWN)
     with pytest.raises(PrivateError, match=ANNA.id):
         state.store().delete_finished([hers.id])
     for one in (ANNA, ADMIN):
         log_in(one)
-        assert not select(open_page("history"), 0).button(key="history.delete").disabled
+        at = select(open_page("history"), 0)
+        assert not any(at.button(key=name).disabled for name in OF_OWN)
     state.store().delete_finished([hers.id])
     assert state.store().trials() == []
+
+
+def test_a_pinned_baseline_with_native_libraries_is_that_of_admins(
+    open_page: Open, mlp: ModelRecord, log_in: Log
+) -> None:
+    log_in(ADMIN)
+    native = sample_results.spec_for(mlp, provider_libraries=[f"libops.so@sha256:{'a' * 64}"])
+    pinned = sample_results.put_measured(state.store(), mlp, native, fingerprint="f", created_at=1.0)
+    put(mlp)  # the newest gives the settings
+    state.store().pin_baseline(mlp.content_sha256, pinned.id)
+    for one, said in ((ADMIN, True), (BEN, False)):
+        log_in(one)
+        assert tells(open_page(model=mlp).button(key="run").help, "pinned") == said
 
 
 def test_a_job_belongs_to_the_person_who_starts_it_and_others_do_not_cancel_it(log_in: Log) -> None:

@@ -345,7 +345,8 @@ def test_a_follower_starts_nothing_and_changes_nothing(
     )
     follower.run()
     follower.button(key="pin").click().run()
-    assert follower.exception  # a `SpecError`, which the server draws as one
+    assert len(follower.error) == 1
+    assert not follower.exception
     assert len(state.store().trials()) == before
     assert state.store().baseline(model.content_sha256) is None
 
@@ -383,11 +384,30 @@ def test_followers_are_told_that_a_measurement_began_and_ended() -> None:
     assert versions[0] < versions[1] == versions[2] < versions[3]
 
 
-def test_the_oldest_presentation_makes_room() -> None:
+def test_no_presentation_ends_for_another_and_a_person_has_a_few() -> None:
     found = presenting.Presentations()
-    tokens = [found.begin("") for _ in range(presenting.MOST + 1)]
-    assert found.find(tokens[0]) is None
-    assert found.find(tokens[-1]) is not None
+    first = found.begin("", "ann")
+    for _ in range(1, presenting.MOST_OWN):
+        found.begin("", "ann")
+    with pytest.raises(SpecError, match=str(presenting.MOST_OWN)):
+        found.begin("", "ann")
+    others = [found.begin("") for _ in range(presenting.MOST - presenting.MOST_OWN)]
+    with pytest.raises(SpecError, match=str(presenting.MOST)):
+        found.begin("", "ben")
+    assert found.find(first) is not None
+    assert found.find(others[-1]) is not None
+    found.end(first)
+    assert found.find(found.begin("", "ann")) is not None
+
+
+def test_a_presentation_beyond_the_most_is_refused_on_the_page(
+    open_page: Open, mlp: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presenting, "MOST", 0)
+    at = open_page()
+    at.button(key="follow.present").click().run()
+    assert len(at.error) == 1
+    assert at.button(key="follow.present")
 
 
 def test_a_presentation_ends_a_while_after_the_browser_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +421,8 @@ def test_a_presentation_ends_a_while_after_the_browser_is_gone(monkeypatch: pyte
     now[0] = presenting.GRACE_S - 1
     assert found.find(token) is not None  # it may come back
     now[0] = presenting.GRACE_S + 1
+    monkeypatch.setattr(presenting, "MOST", 1)
+    assert found.begin("two")  # it makes room
     assert found.find(token) is None
 
 

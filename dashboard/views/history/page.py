@@ -233,7 +233,7 @@ def _tag_buttons(ids: Sequence[str], marks: Sequence[Tags]) -> None:
         icon=":material/star:",
         on_click=mark,
         args=(ids, Change(starred=not starred)),
-        **state.unless_closed("Marks a trial so that you find it again."),
+        **sharing.unless_of_others(ids, "Marks a trial so that you find it again."),
     )
     st.button(
         "Unarchive" if archived else "Archive",
@@ -241,14 +241,14 @@ def _tag_buttons(ids: Sequence[str], marks: Sequence[Tags]) -> None:
         icon=":material/unarchive:" if archived else ":material/archive:",
         on_click=mark,
         args=(ids, Change(archived=not archived)),
-        **state.unless_closed("Archived trials are kept, but hidden unless *With archived* is on."),
+        **sharing.unless_of_others(ids, "Archived trials are kept, but hidden unless *With archived* is on."),
     )
     sharing.button(ids, key="history.share")
     if st.button(
         "Labels" if len(ids) > 1 else "Labels, note",
         key="history.edit",
         icon=":material/label:",
-        **state.unless_closed("Labels of the ticked trials, and the note of a single one."),
+        **sharing.unless_of_others(ids, "Labels of the ticked trials, and the note of a single one."),
     ):
         _edit(ids, marks)
 
@@ -309,14 +309,8 @@ def _single(trial: Trial) -> None:
     ):
         results.open_in_tune(trial)
     if trial.state == "COMPLETE" and trial.kind == "measure":
-        st.button(
-            "Pin as baseline",
-            key="history.pin",
-            icon=":material/keep:",
-            on_click=state.store().pin_baseline,
-            args=(trial.model_sha256, trial.id),
-            **state.unless_closed("Later results of this model are compared with it."),
-        )
+        is_pinned = state.store().baseline(trial.model_sha256) == trial.id
+        trial_result.pin_button(trial.model_sha256, trial.id, is_pinned=is_pinned, key="history.pin")
     if trial.kind == "load":
         page_frame.link("load", "Load", help="Opens the load test with its plots.", trial=trial.id)
     else:
