@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+import threading
 from collections.abc import Callable, Collection
 from functools import partial
 from importlib.util import find_spec
@@ -136,6 +137,7 @@ def serve(
     from starlette.routing import Route
     from streamlit import config
 
+    from core.api.session import remove_remains
     from core.store import audit
     from dashboard import messages, state
     from dashboard.pages import PAGES
@@ -149,6 +151,7 @@ def serve(
     login = "none" if access is None else "required"
     audit.record("change", "server started", address=f"{address}:{port}", login=login, switches=switches)
     upload.keep_clean()
+    threading.Thread(target=remove_remains, args=(data_home(),), name="ortune-remains", daemon=True).start()
     callbacks.keep_whole()
     thread_starts.watch()
 

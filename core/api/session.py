@@ -30,6 +30,7 @@ from core.run.job import WAITING_IDLE as WAITING_IDLE
 from core.run.job import Job as Job
 from core.run.job import Status as Status
 from core.run.job_log import clean_up as clean_up
+from core.run.job_log import remove_remains as remove_remains
 from core.run.scheduler import Scheduler as Scheduler
 from core.spec import TrialSpec
 from core.spec.validation import shown

@@ -16,11 +16,13 @@ from core.show.words import counted
 from core.spec.text_values import seconds
 from core.store import STORE_NAME, BackupFolder, CheckResult, Store, home, lost_by_restore
 from core.store import restore as restored
+from core.store.database import remove_drafts
 from core.wire.errors import SpecError, StoreError, TunerError
 from core.wire.files import expand_home
 from core.wire.units import size
 
 KEPT = 20  # backups in a folder
+PREFIX = "ortune-backup-"
 
 
 def backup(
@@ -62,7 +64,8 @@ def backup(
     if keep is not None:
         raise SpecError("`--keep` applies to `--every` only.", hint="Add --every 10m.")
     store = Store()
-    target = expand_home(file or time.strftime("ortune-backup-%Y%m%d-%H%M%S.db")).absolute()
+    target = expand_home(file or time.strftime(f"{PREFIX}%Y%m%d-%H%M%S.db")).absolute()
+    remove_drafts(target.parent, target.name if file else PREFIX)
     found = store.backup(target)
     file_bytes = target.stat().st_size
     if json_:

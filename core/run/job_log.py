@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.process import scratch
+from core.process.confinement import DRAFT
 from core.process.identity import is_alive, start_of
 from core.process.job_worker import Progress
 from core.run.job import FINISHED, Ending, Outcome, Queued
@@ -224,6 +227,29 @@ def clean_up(store: Store) -> None:
             put_right()
     scratch.remove_abandoned()
     scratch.remove_abandoned(store.folder / "models", scratch.INCOMING)
+
+
+_UNFINISHED = re.compile(r"\..+\.([0-9a-f]{8}|[0-9]+)\.part(-journal|-wal|-shm)?|rescued-.+\.part")
+_FOREIGN = ("keys", "models", "runtimes", "uploads")  # folders whose files have other names, or a cleaner
+
+
+def remove_remains(home: Path) -> None:
+    """Remove what killed processes left in the data folder: folders of outputs, and files of an earlier day.
+
+    It reads all folders, so a server does it once, when it starts.
+    """
+    now = time.time()
+    for folder, below, names in os.walk(home):  # ignores folders that cannot be read; follows no links
+        place = Path(folder)
+        if place == home:
+            below[:] = [name for name in below if name not in _FOREIGN]
+        if place.parent == home / "artifacts":
+            scratch.remove_abandoned(place, DRAFT)
+            below.clear()  # a worker made it: it may be deep
+        for path in (place / name for name in names if _UNFINISHED.fullmatch(name)):
+            with contextlib.suppress(OSError):
+                if now - path.lstat().st_mtime > DAY_S:
+                    path.unlink()
 
 
 def this_process() -> str:

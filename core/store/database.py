@@ -629,6 +629,7 @@ def copy(source: Path, target: Path) -> None:
 def copy_of(db: sqlite3.Connection, target: Path) -> None:
     """Copy the database of a connection to the new file `target`; raises like `copy`."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    _drafts.add(draft.absolute())
     try:
         if is_private(target):
             _created_private(draft)
@@ -639,15 +640,26 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
         sync(target.parent)
     finally:
         draft.unlink(missing_ok=True)
+        _drafts.discard(draft.absolute())
+
+
+_drafts: set[Path] = set()  # that this process writes
 
 
 def remove_drafts(folder: Path, prefix: str) -> None:
     """Remove the unfinished copies of files whose names begin with `prefix`, left by killed processes."""
     with contextlib.suppress(OSError):
-        for path in folder.iterdir():
+        for path in folder.absolute().iterdir():
             draft = _DRAFT.fullmatch(path.name)
-            if draft and draft["name"].startswith(prefix) and not psutil.pid_exists(int(draft["pid"])):
+            if draft and draft["name"].startswith(prefix) and not _is_written(path, int(draft["pid"])):
                 path.unlink(missing_ok=True)
+
+
+def _is_written(draft: Path, pid: int) -> bool:
+    """Whether a process writes it; in a container, each server may have the id of the one that was killed."""
+    if pid != os.getpid():
+        return psutil.pid_exists(pid)
+    return any(draft.name.startswith(one.name) and draft.parent == one.parent for one in list(_drafts))
 
 
 def _remove_equal(kept: Path, pattern: str) -> None:

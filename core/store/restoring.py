@@ -25,6 +25,7 @@ from core.store.database import (
     is_damage,
     made_folder,
     not_written,
+    remove_drafts,
     rename_damaged,
     store_error,
 )
@@ -44,6 +45,7 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
     target = (path or home() / STORE_NAME).absolute()
     made_folder(target.parent)
     _check_backup(source, target)
+    remove_drafts(target.parent, f"{target.name}.")
     kept = _kept_aside(target) if target.exists() else None
     is_copied = target.exists()  # else it was damaged, and has been renamed
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
@@ -153,11 +154,49 @@ def test_no_older_backup_is_deleted_while_rows_are_damaged_or_nothing_can_be_wri
     with pytest.raises(StoreError, match="cannot be written"):
         folder.add(store)
     (tmp_path / "moved").rename(place)
-    (place / f".{sound.name}.999999999.part").write_text("of a killed process")
+    for pid in (999999999, os.getpid()):  # in a container, the next process often has the same
+        (place / f".{sound.name}.{pid}.part").write_text("of a killed process")
     (place / ".ortune-auto-of the user").write_text("kept")
     store.delete_trials(["aaaaaa000001"])
     assert folder.add(store).removed == 2
     assert {path.suffix for path in place.iterdir()} == {".db", ""}
+
+
+def test_a_draft_is_removed_only_when_nothing_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, target = Store(tmp_path / "home" / "ortune.db"), tmp_path / "one.db"
+    rename, seen = Path.rename, []
+
+    def during(draft: Path, name: Path) -> Path:
+        database.remove_drafts(tmp_path, "one.db")
+        seen.append(draft.exists())
+        return rename(draft, name)
+
+    monkeypatch.setattr(Path, "rename", during)
+    store.backup(target)
+    assert seen == [True]
+    assert database._drafts == set()
+
+
+def test_backup_and_restore_remove_what_killed_ones_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = CommandLine(tmp_path)
+    drafts = [
+        tmp_path / ".named.db.999999999.part",
+        tmp_path / ".ortune-backup-20260101-000000.db.999999999.part",
+        line.home / ".ortune.db.before-restore-20260101-000000.999999999.part",
+    ]
+    line.home.mkdir()
+    for path in drafts:
+        path.write_text("half a store")
+    assert line.run("backup", "named.db", cwd=tmp_path).code == 0
+    assert [path.exists() for path in drafts] == [False, True, True]
+    assert line.run("backup", cwd=tmp_path).code == 0
+    assert [path.exists() for path in drafts] == [False, False, True]
+    assert line.run("restore", "named.db", cwd=tmp_path).code == 0
+    assert [path.exists() for path in drafts] == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +31,12 @@ class Served:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """`python -m dashboard`, for all tests here: none gets anything stored, and it says its address alone."""
     home = tmp_path_factory.mktemp("served")
+    left = home / ".left.json.0a1b2c3d.part"  # by a killed process, long ago
+    left.touch()
+    os.utime(left, (0, 0))
     with serving(home) as (url, _):
         yield Served(url, home)
+        assert not left.exists()
     assert (home / LOG).read_text() == f"ORTune: {url}\n"
 
 

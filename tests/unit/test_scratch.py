@@ -8,12 +8,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from core.process import scratch
+from core.process.confinement import DRAFT
+from core.run.job_log import DAY_S, remove_remains
 
 ROOT = Path(__file__).parents[2]
 HOLDS = """
@@ -272,3 +275,31 @@ def test_a_folder_that_cannot_be_held_is_not_left(tmp_path: Path, monkeypatch: p
     with pytest.raises(OSError, match="Too many"), scratch.folder(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_removes_what_killed_processes_left_in_the_data_folder(tmp_path: Path) -> None:
+    day = "forms/.one.json.0a1b2c3d.part", ".ortune.db.999.part-journal", "rescued-aaaaaa.part"
+    others = (
+        "forms/one.json",
+        "artifacts/aaaaaa/trace.part",
+        "models/one/.w.0a1b2c3d.part",  # external data may have any name
+        "runtimes/one/.w.0a1b2c3d.part",
+        ".notes.part",
+    )
+    young = "cache/.one.json.0a1b2c3d.part"
+    long_ago = time.time() - DAY_S - 1
+    for name in (*day, *others, young):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        if name != young:
+            os.utime(path, (long_ago, long_ago))
+    left = tmp_path / "artifacts" / "aaaaaa" / f"{DRAFT}{'a' * 16}"
+    left.mkdir()
+    with scratch.folder(left.parent, DRAFT) as used:
+        remove_remains(tmp_path)
+        assert used.exists()
+    assert not left.exists()
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {*others, young}
+    remove_remains(tmp_path / "nowhere")
