@@ -23,14 +23,21 @@ FOLDERS = (  # in ORTune's home
 OTHERS = (  # not ours, but obeyed
     ("XDG_DATA_HOME", f"The parent of the default home; used if `{HOME}` is not set."),
     ("TMPDIR", "The folder for temporary files."),
+    (
+        "FORWARDED_ALLOW_IPS",
+        "Addresses of proxies whose `X-Forwarded-For` the dashboard believes; without it, none.",
+    ),
     ("COLUMNS", "The width of tables on the terminal."),
     ("NO_COLOR", "Turns colours on the terminal off."),
     ("ORT_DISABLE_TELEMETRY", "ORTune sets it to `1` in every process: ONNX Runtime sends no telemetry."),
 )
 QUOTAS = (  # as in `people_file.Quotas`
     ("upload_bytes", "Bytes of uploads that are not imported yet."),
-    ("disk_bytes", "Bytes of models, raw measurements, bundles and other files of results."),
-    ("machine_s_per_day", "Seconds of jobs in the last 24 hours. A job that runs is not interrupted."),
+    ("disk_bytes", "Bytes of models, raw measurements, bundles, other files of results, and kept uploads."),
+    (
+        "machine_s_per_day",
+        "Seconds of jobs in the last 24 hours. A job that runs is not interrupted; a paused one may end.",
+    ),
 )
 TESTS = (  # of the test suite
     ("ORTUNE_CHROMIUM", "The browser; default: Chromium or Chrome on the path, else Playwright's."),
@@ -59,7 +66,7 @@ def environment() -> str:
         table(["Path", "Content"], ([code(name), text] for name, text in FOLDERS)),
         "## Variables that workers receive",
         "A worker process opens models and data of unknown origin. It receives the variables below and no "
-        "others. Variables whose name contains `TOKEN`, `SECRET`, `PASSW`, `CREDENTIAL` or `API_KEY`, or "
+        "others. Variables whose name contains `TOKEN`, `SECRET`, `PASSW`, `PASSPHRASE`, `CREDENTIAL` or `API_KEY`, or "
         "ends in `_KEY`, are not passed on unless you name them in `ORTUNE_WORKER_ENV`.",
         codes(INHERITED_VARIABLES),
         "A conversion, which may download weights, also receives:",

@@ -88,7 +88,8 @@ def measured(path: Path, **parts: dict[str, Any]) -> Measured:
         "latencies_s": [0.001] * 100,
         "throughput_per_s": 1000.0,
     }
-    return Measured(trial=trial_of(spec, result), info=run_info, feeds=feeds, session=built.session)
+    trial = trial_of(spec, result, model_sha256=info["content_sha256"])
+    return Measured(trial=trial, info=run_info, feeds=feeds, session=built.session)
 
 
 DUMP = """

@@ -48,7 +48,7 @@ SECTIONS = {
     "model": ModelRef,
     "openvino": OpenVinoSpec,
 }
-IDENTITY = {"path", "sha256"}  # which model, not how it is run
+IDENTITY = {"path", "sha256", "content_sha256"}  # which model, not how it is run
 
 
 def section_of(setting: settings.TrialSetting) -> str:
