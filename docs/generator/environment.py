@@ -66,8 +66,8 @@ def environment() -> str:
         table(["Path", "Content"], ([code(name), text] for name, text in FOLDERS)),
         "## Variables that workers receive",
         "A worker process opens models and data of unknown origin. It receives the variables below and no "
-        "others. Variables whose name contains `TOKEN`, `SECRET`, `PASSW`, `PASSPHRASE`, `CREDENTIAL` or `API_KEY`, or "
-        "ends in `_KEY`, are not passed on unless you name them in `ORTUNE_WORKER_ENV`.",
+        "others. Variables whose name contains `TOKEN`, `SECRET`, `PASSW`, `PASSPHRASE`, `CREDENTIAL` or "
+        "`API_KEY`, or ends in `_KEY`, are not passed on unless you name them in `ORTUNE_WORKER_ENV`.",
         codes(INHERITED_VARIABLES),
         "A conversion, which may download weights, also receives:",
         codes(dict.fromkeys(name for names in NETWORK_VARIABLES.values() for name in names)),
