@@ -20,16 +20,16 @@ from typing import Any, Literal
 from core import wire
 from core.process import scratch, worker_output
 from core.process.model_files import Locations, external_files
-from core.spec.named_paths import named_paths
-from core.wire import access, sandbox
+from core.spec.named_paths import CACHE_FOLDERS, READ_FOLDERS, WRITTEN_FILES, named_paths
+from core.wire import access, image_list, sandbox, variables
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError, unwritable
-from core.wire.files import expand_home, home
+from core.wire.files import expand_home, home, installer_cache
 
 Role = Literal[
     "model",  # read, with its external data
     "read",  # a file or folder to read
-    "data",  # a data file, which may name others in its folder, or a folder
+    "data",  # a data file or a folder; the files of a list, see `_add_listed`
     "output",  # a file to write
     "folder",  # an existing folder of this job, to read and write
     "new folder",  # a folder to make in an existing folder of this job
@@ -155,12 +155,12 @@ def confined(job: str, payload: Mapping[str, Any], folder: str, locations: Locat
         Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends, locations)
+        found = _Found(ends, locations, folder)
         sent = _visited(payload, PLANS[job], found) if job in PLANS else dict(payload)
         _add_needs(job, payload, found)
         drafts = {draft: target for draft, target in found.drafts}
         if not sandbox.is_off():
-            sent = {**sent, sandbox.KEY: found.rules(folder)}
+            sent = {**sent, sandbox.KEY: found.rules()}
         yield Confined(sent, drafts, folder, found.processes)
 
 
@@ -171,10 +171,10 @@ def marked(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {**reply, "notes": [*reply["notes"], sandbox.NOTE]}
 
 
-def contestant_rules(
+def confined_load(
     plan: Mapping[str, Any], folder: str, locations: Locations, writes: Sequence[str] = ()
-) -> sandbox.Rules:
-    """Return the rules of a contestant that loads a configuration.
+) -> dict[str, Any]:
+    """Return the plan of a contestant that loads a configuration, with the rules of its worker.
 
     Args:
         plan: a `wire.LoadPlan`.
@@ -183,13 +183,14 @@ def contestant_rules(
         writes: further files that it writes.
 
     Raises:
+        SpecError: a setting names a folder that no worker may write.
         Cancelled: as `locations` raises it.
     """
     with contextlib.ExitStack() as ends:
-        found = _Found(ends, locations)
-        _visited(plan, PLANS[wire.LOAD], found)
+        found = _Found(ends, locations, folder)
+        sent = _visited(plan, PLANS[wire.LOAD], found)
         found.writes += writes
-        return found.rules(folder)
+        return {**sent, sandbox.KEY: found.rules()}
 
 
 def fork_server_rules() -> sandbox.Rules:
@@ -206,6 +207,7 @@ class _Found:
 
     ends: contextlib.ExitStack  # removes the draft folders
     locations: Locations
+    folder: str  # of the worker, for temporary files
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     drafts: list[tuple[Path, Path]] = field(default_factory=list)
@@ -234,17 +236,17 @@ class _Found:
         self.writes.append(str(folder))
         return str(folder / target.name)
 
-    def rules(self, folder: str) -> sandbox.Rules:
-        """Return the rules of a worker whose temporary files go into `folder`."""
+    def rules(self) -> sandbox.Rules:
+        """Return the rules of the worker."""
         return sandbox.rules(
             read=[os.path.abspath(one) for one in dict.fromkeys(self.reads)],  # noqa: PTH100 - links are kept
             write=[os.path.abspath(one) for one in dict.fromkeys(self.writes)],  # noqa: PTH100
-            scratch=folder,
+            scratch=self.folder,
             network=self.network,
             processes=self.processes,
             attributes=self.attributes,
             gpu=self.gpu,
-            file_bytes=worker_output.most_bytes([*self.writes, folder]),
+            file_bytes=worker_output.most_bytes([*self.writes, self.folder]),
         )
 
 
@@ -253,17 +255,32 @@ def _add_model(found: _Found, path: str) -> None:
 
 
 def _add_data(found: _Found, path: str) -> None:
-    """A list of files may name every file of its folder."""
-    if Path(path).is_dir():
-        found.reads += _contents(Path(path).absolute())
-        return
-    is_list = Path(path).suffix.lower() in (".csv", ".tsv", ".txt")
-    found.reads += [path, *(_contents(Path(path).absolute().parent) if is_list else [])]
+    found.reads += _contents(Path(path).absolute()) if Path(path).is_dir() else [path]
+
+
+MOST_LISTED = 100_000  # files of a list that are opened one by one; a rule of the kernel takes memory
+
+
+def _add_listed(path: Path, found: _Found) -> None:
+    """The files that a list names in its own folder, links followed; of very long lists their folders."""
+    folder = Path(os.path.realpath(path.parent))
+    files, folders = set[str](), set[str]()
+    with contextlib.suppress(SpecError):  # the worker tells what is wrong with the list
+        for name in image_list.names(path):
+            real = os.path.realpath(folder / name) if "\0" not in name else ""
+            if not Path(real).is_relative_to(folder) or _is_hidden(Path(real), [folder]):
+                continue
+            if len(files) < MOST_LISTED:
+                files.add(real)
+            elif real not in files and len(folders) < MOST_LISTED:
+                folders.add(os.path.dirname(real))  # noqa: PTH120 - one of a million
+    found.reads += [*sorted(files), *(one for each in sorted(folders) for one in _contents(Path(each)))]
 
 
 def _contents(folder: Path) -> list[str]:
     """A folder; where it holds the home folder or ORTune's own, its other contents that are not hidden."""
-    private = [Path.home().resolve(), home().resolve()]
+    own = home().resolve()
+    private = [Path.home().resolve(), own]
     if not any(one.is_relative_to(folder.resolve()) for one in private):
         return [str(folder)]
     with contextlib.suppress(OSError):
@@ -271,6 +288,7 @@ def _contents(folder: Path) -> list[str]:
             str(one)
             for one in folder.iterdir()
             if one.name[0] != "." and not any(p.is_relative_to(one.resolve()) for p in private)
+            if folder.resolve() != own  # the store, logins and keys
         ]
     return []
 
@@ -323,9 +341,11 @@ def _visited(value: Any, plan: Any, found: _Found) -> Any:
         elif (nested := nested_plan(hint)) is not None:
             sent[name] = _visited(value[name], nested, found)
     if plan is wire.SessionPlan:
-        _add_session(value, found)
+        sent.update(_add_session(value, found))
     elif plan is wire.ContestantPlan:
         _add_engine(value, found)
+    elif plan is wire.DatasetPlan and value.get("kind") == "csv":
+        _add_listed(Path(value["path"]), found)
     return sent
 
 
@@ -343,25 +363,73 @@ def nested_plan(hint: Any) -> Any:
     return None
 
 
-def _add_session(session: Mapping[str, Any], found: _Found) -> None:
-    providers = session["providers"]
+def _add_session(session: Mapping[str, Any], found: _Found) -> dict[str, Any]:
+    """Note what the settings name; return those of them that the worker gets instead."""
+    entries, providers = session["config_entries"], session["providers"]
     found.gpu |= any(one["name"] not in _ON_CPU for one in providers)
-    named = named_paths(
-        session["config_entries"],
-        session["run_config_entries"],
-        ((one["name"], one["options"]) for one in providers),
-    )
-    _add_settings(named, found)
+    options = ((one["name"], one["options"]) for one in providers)
+    _add_settings(named_paths(entries, session["run_config_entries"], options), found)
+    if sandbox.is_off():
+        return {}
+    return {
+        "config_entries": _with_new_files_in_scratch(entries, found),
+        "providers": [
+            {**one, "options": _with_new_files_in_scratch(one["options"], found)} for one in providers
+        ],
+    }
 
 
 def _add_settings(named: Iterable[tuple[str, str]], found: _Found) -> None:
-    """The files and folders that settings make an engine read or write."""
-    for _, text in named:
+    """The files and folders that settings make an engine read, and the caches that it writes."""
+    for setting, text in named:
         path = expand_home(text).absolute()
-        if path.is_file():
-            found.writes.append(str(path))
-        else:
-            found.writes += _contents(path if path.is_dir() else path.parent)
+        if setting in READ_FOLDERS:
+            found.reads += _contents(path)
+        elif setting in CACHE_FOLDERS or path.is_dir():
+            _refuse_private_folder(setting, path)
+            found.writes.append(_made(path))
+        elif path.is_file() and not _is_private(path.resolve()):
+            found.reads.append(str(path))
+
+
+def _with_new_files_in_scratch(values: Mapping[str, str], found: _Found) -> dict[str, str]:
+    """Settings whose new files the worker writes into its own folder: no other folder is opened for them."""
+    return {
+        name: str(Path(found.folder) / Path(text).name)
+        if name in WRITTEN_FILES and found.folder and not os.path.lexists(expand_home(text))
+        else text
+        for name, text in values.items()
+    }
+
+
+def _refuse_private_folder(setting: str, path: Path) -> None:
+    real, user = path.resolve(), Path.home().resolve()
+    holds = any(one.is_relative_to(real) for one in (user, home().resolve(), Path.cwd(), _models()))
+    if holds or real.parent == user or _is_private(real):
+        raise SpecError(
+            f"`{setting}` is `{path}`, but an engine may write no folder that is hidden, lies directly in "
+            "the home folder, is part of ORTune's folder, or holds one of these or the current folder.",
+            hint="Name a folder for this alone, such as `~/.cache/engines`.",
+        )
+
+
+def _is_private(real: Path) -> bool:
+    """Whether a path belongs to ORTune's folder, outside its models, or is hidden."""
+    own, models = home().resolve(), _models()
+    in_models = real.is_relative_to(models) and not own.is_relative_to(models)
+    if real.is_relative_to(own) and not in_models:
+        return True
+    return _is_hidden(real, [models, Path.cwd(), Path.home().resolve()])
+
+
+def _models() -> Path:
+    return expand_home(os.environ.get(variables.MODELS) or home() / "models").resolve()
+
+
+def _is_hidden(real: Path, roots: Sequence[Path]) -> bool:
+    """Whether a path is hidden in the first of the folders that holds it; `.cache` counts as open."""
+    root = next((one for one in roots if real.is_relative_to(one)), None)
+    return root is not None and any(one[0] == "." and one != ".cache" for one in real.relative_to(root).parts)
 
 
 def _add_engine(plan: Mapping[str, Any], found: _Found) -> None:
@@ -390,7 +458,8 @@ def _add_export(payload: Mapping[str, Any], found: _Found) -> None:
     if payload.get("source") == "torchvision" and payload.get("pretrained"):
         found.network = True
         found.reads += filter(None, map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
-        found.writes.append(_made(Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")))
+        torch = Path(os.environ.get("TORCH_HOME", "") or _cache_home() / "torch")
+        found.writes.append(_made(torch / "hub" / "checkpoints"))  # beside it lies code of PyTorch Hub
 
 
 def _cache_home() -> Path:
@@ -404,7 +473,7 @@ def _made(cache: Path) -> str:
 
 
 def _add_installer(found: _Found) -> None:
-    """The programs `pip` and `uv`, their settings, the files that their variables name, and their caches."""
+    """The programs `pip` and `uv`, their settings, the files that their variables name, and own caches."""
     found.network = found.processes = found.attributes = True
     named = [text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_", "NETRC", "SSL_"))]
     folders = [one for text in named for one in text.removeprefix("file://").split()]
@@ -412,7 +481,4 @@ def _add_installer(found: _Found) -> None:
         one for one in (*folders, *os.environ.get("PATH", "").split(os.pathsep)) if one[:1] == "/"
     ]
     found.reads += [str(Path.home() / one) for one in (".config/pip", ".config/uv", ".pip", ".netrc")]
-    found.writes += [
-        _made(Path(os.environ.get(f"{one.upper()}_CACHE_DIR", "") or _cache_home() / one))
-        for one in ("pip", "uv")
-    ]
+    found.writes += [_made(installer_cache(one)) for one in ("pip", "uv")]

@@ -31,7 +31,7 @@ import psutil
 
 from core import wire
 from core.process import scratch
-from core.process.confinement import contestant_rules, fork_server_rules, marked
+from core.process.confinement import confined_load, fork_server_rules, marked
 from core.process.job_worker import (
     crash_error,
     external_locations,
@@ -189,9 +189,9 @@ class Worker:
         """Return the arguments with the worker's own files, and where to move what it writes."""
         if command == wire.LOAD and not sandbox.is_off():
             locations = partial(external_locations, cancel=self._owner.cancel)
-            rules = contestant_rules(arguments, str(self.folder or ""), locations, self._writes)
-            self._watch.processes = rules["processes"]
-            return {**arguments, sandbox.KEY: rules}, None
+            sent = confined_load(arguments, str(self.folder or ""), locations, self._writes)
+            self._watch.processes = sent[sandbox.KEY]["processes"]
+            return sent, None
         if command in (wire.SAVE_OUTPUTS, wire.COMPARE_OUTPUTS):
             if self.folder is None:
                 raise WorkerError("There is no space for the outputs of a run.", hint=TMPDIR_HINT)

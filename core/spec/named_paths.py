@@ -12,6 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from core.spec.settings import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS, SETTINGS
 
+WRITTEN_FILES = (
+    # new files that ONNX Runtime writes
+    "session.node_partition_config_file",
+    "session.collect_node_memory_stats_to_file",
+    "ep.context_file_path",
+    "trt_ep_context_file_path",
+)
+CACHE_FOLDERS = ("trt_engine_cache_path", "trt_timing_cache_path", "cache_dir", "CACHE_DIR")  # written
+READ_FOLDERS = ("session.model_external_initializers_file_folder_path", "trt_onnx_model_folder_path")
+
 _PATH_ENTRIES = (
     "session.node_partition_config_file",  # written where it is missing
     "session.resource_cuda_partitioning_settings",  # a limit, then a statistics file

@@ -189,6 +189,11 @@ def home() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
 
+def installer_cache(program: str) -> Path:
+    """Return the cache of `pip` or `uv` when they install a runtime: code in it reaches no other project."""
+    return home() / "cache" / program
+
+
 def keys_folder() -> Path:
     """Return the folder of private keys in ORTune's data folder; workers may not read in it."""
     return home() / "keys"

@@ -237,14 +237,15 @@ def cap_memory(processes: int = 1) -> None:
     Not for processes that use a GPU: its driver reserves address space far beyond the memory it needs.
 
     Args:
-        processes: equal processes that share the memory; each gets its part.
+        processes: equal processes that share the memory; each gets its part, and cannot raise it.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
         limit = memory_limit() // processes
         if limit > 0:
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1] if processes == 1 else limit
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _folders(root: Path, controller: str, groups: Mapping[str, str] | None) -> list[Path]:

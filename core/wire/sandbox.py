@@ -75,7 +75,8 @@ def in_words(found: Offer) -> str:
         return f"not sandboxed: turned off with `{FLAG}`"
     if not found["landlock"] and not found["seccomp"]:
         return f"not sandboxed: {'; '.join(found['lacks'])}"
-    parts = [f"Landlock {found['landlock']}"] if found["landlock"] else []
-    parts += ["seccomp"] if found["seccomp"] else []
+    if not found["landlock"]:
+        return f"not sandboxed (files are open): {'; '.join(found['lacks'])}"
+    parts = [f"Landlock {found['landlock']}", *(["seccomp"] if found["seccomp"] else [])]
     lacking = f"; not confined: {', '.join(found['lacks'])}" if found["lacks"] else ""
     return f"sandboxed by {' and '.join(parts)}{lacking}"

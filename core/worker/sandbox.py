@@ -39,7 +39,8 @@ if sys.platform != "win32":
 _SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/opt", "/nix/store", "/sys", "/proc")
 _FILES = (
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/timezone"),
-    *("/etc/os-release", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/ssl", "/etc/mime.types"),
+    *("/etc/os-release", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group", "/etc/mime.types"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf"),  # not /etc/ssl/private
     *("/etc/OpenCL", "/etc/alternatives"),
     *("/dev/urandom", "/dev/random"),  # not /dev/zero: mapped, it is memory without a limit
 )
@@ -309,7 +310,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SECCOMP, _SECCOMP_OF = 1, (317, 277)
 _CAPSET = (126, 91)
-_KEPT_CAPABILITIES = 1 << 1 | 1 << 2  # read files of other users, as before; Landlock names the files
+_KEPT_CAPABILITIES = 1 << 2  # of the superuser: read files of other users; Landlock names the files
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
@@ -452,7 +453,7 @@ _memory_limit = cache(memory_limit)
 
 
 def _has_bounded_memory(rules: Rules) -> bool:
-    """Whether a limit of memory can be set; drivers of GPUs reserve address space."""
+    """Whether a limit of memory can be set; drivers of GPUs and PyTorch reserve address space."""
     return not (rules["gpu"] or rules["processes"] or rules["network"])
 
 
@@ -508,12 +509,14 @@ def _drop_capabilities() -> None:
     _LIBC.prctl(_PR_CAP_AMBIENT, 4, 0, 0, 0)  # clear all
     header = struct.pack("=Ii", 0x20080522, 0)
     number = _CAPSET[_MACHINES[platform.machine()][1]] if platform.machine() in _MACHINES else None
-    if number is not None and os.geteuid() == 0:
-        for capability in range(64):
-            if not 1 << capability & _KEPT_CAPABILITIES:
-                _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-        kept = struct.pack("=IIIIII", _KEPT_CAPABILITIES, _KEPT_CAPABILITIES, 0, 0, 0, 0)
-        _LIBC.syscall(number, header, kept)
+    if number is None:
+        return
+    kept = _KEPT_CAPABILITIES if os.geteuid() == 0 else 0
+    for capability in range(64):
+        if not 1 << capability & kept:
+            _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if _LIBC.syscall(number, header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)) < 0:  # it lacks this one
+        _check(_LIBC.syscall(number, header, bytes(24)), "capset")
 
 
 def _seccomp(rules: Rules) -> None:

@@ -16,15 +16,18 @@ import pytest
 
 from core import wire
 from core.process import worker_output, worker_watch
-from core.process.confinement import PLANS, confined, contestant_rules, fork_server_rules
+from core.process.confinement import PLANS, confined, confined_load, fork_server_rules
 from core.process.contestant_workers import Workers
 from core.process.job_worker import external_locations, run_job
 from core.process.model_files import external_files
 from core.run.fleet import on_host
+from core.wire import limits
 from core.wire import sandbox as rules_of
 from core.wire.errors import ModelError, SpecError, TunerError, WorkerError
+from core.wire.files import home
 from core.worker import sandbox
 from core.worker.__main__ import JOBS
+from core.worker.make.installation import program_environment
 from docs.generator import tree
 from tests import tiny_models
 from tests.integration.test_streams import contestant_plan, two_cpus
@@ -444,7 +447,13 @@ def test_every_contestant_is_confined(tmp_path: Path, how: str) -> None:
             assert found["NoNewPrivs"] == "1"
             assert found["Seccomp_filters"] == "2"
             for name in ("CapEff", "CapPrm", "CapBnd"):
-                assert int(found[name], 16) & ~0b110 == 0 or os.geteuid() != 0
+                assert int(found[name], 16) & ~0b100 == 0 or os.geteuid() != 0
+            _, soft, hard, *_ = next(
+                line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "Max data" in line
+            ).rsplit(maxsplit=3)
+            assert soft == hard != "unlimited"
+            if how == "processes":
+                assert int(hard) == limits.memory_limit() // 2
 
 
 def _group_of(pid: int) -> int:
@@ -521,6 +530,20 @@ def test_only_jobs_that_need_them_get_network_and_processes() -> None:
     assert (server["network"], server["restricts_files"]) == (False, False)
 
 
+def test_downloads_write_no_cache_that_runs_code_of_other_projects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", "/shared/uv")
+    monkeypatch.setenv("TORCH_HOME", str(home() / "torch"))
+    caches = {one: str(home() / "cache" / one) for one in ("pip", "uv")}
+    plan: dict[str, Any] = {"folder": "/x/y", "python": "", "packages": [], "lock": ""}
+    with confined(wire.INSTALL, plan, "", no_files) as asked:
+        assert asked.payload["sandbox"]["write"] == ["/x", *caches.values()]
+    variables = program_environment()
+    assert {one: variables[f"{one.upper()}_CACHE_DIR"] for one in caches} == caches
+    plan = {"source": "torchvision", "pretrained": True, "path": "", "output": ""}
+    with confined(wire.EXPORT, plan, "", no_files) as asked:
+        assert asked.payload["sandbox"]["write"] == [str(home() / "torch" / "hub" / "checkpoints")]
+
+
 def test_an_output_is_moved_from_a_folder_of_its_own(tmp_path: Path) -> None:
     plan = {
         "trace_path": "",
@@ -572,7 +595,7 @@ def test_a_refused_file_is_told_in_words(tmp_path: Path) -> None:
     plan = {**model, "feeds": {**model["feeds"], "source": "images", "path": str(folder)}}
     with Workers(threading.Event()) as workers, pytest.raises(TunerError):
         workers.start("one").ask(wire.LOAD, plan, timeout_s=WAIT_S)
-    assert contestant_rules(plan, "", no_files)["read"][-1] == str(folder)
+    assert confined_load(plan, "", no_files)["sandbox"]["read"][-1] == str(folder)
     with pytest.raises(TunerError) as caught, sandbox.refusals(rules_of.rules()):
         raise ModelError("`x` cannot be read: Permission denied.", hint="Check it.")
     assert "--no-sandbox" in caught.value.hint

@@ -260,6 +260,10 @@ def test_a_bundle_cannot_reach_files_of_this_machine(tmp_path: Path) -> None:
     for more, words in (
         ("workload: {feeds: /etc/passwd.npz}\n", "which is not in it"),
         ('session: {session_config_entries: {ep.context_file_path: "/etc/x"}}\n', "outside the allowed"),
+        (  # in the current folder
+            f'session: {{session_config_entries: {{ep.context_file_path: "{Path.cwd() / "x"}"}}}}\n',
+            "outside the allowed",
+        ),
         ("session: {expert: true}\n", "the operator's to turn on"),
     ):
         files = {**FILES, CONFIG: (YAML + more).encode()}

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import worker_output
-from core.process.confinement import PATHS, PLANS, confined, contestant_rules, nested_plan
+from core.process import confinement, worker_output
+from core.process.confinement import PATHS, PLANS, confined, confined_load, nested_plan
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.wire import sandbox
+from core.wire.errors import SpecError
 from core.worker import sandbox as worker_sandbox
 
 # Fields of plans that hold text, but no path.
@@ -129,8 +130,13 @@ def no_files(model: Path) -> list[str]:
     return []
 
 
+def load(**changes: Any) -> dict[str, Any]:
+    return confined_load(plan(**changes), "/scratch", no_files)
+
+
 def rules_of(**changes: Any) -> sandbox.Rules:
-    return contestant_rules(plan(**changes), "/scratch", no_files)
+    found: sandbox.Rules = load(**changes)[sandbox.KEY]
+    return found
 
 
 def test_a_contestant_reads_its_model_and_inputs_and_writes_its_own_folder() -> None:
@@ -141,12 +147,78 @@ def test_a_contestant_reads_its_model_and_inputs_and_writes_its_own_folder() -> 
     assert [found[name] for name in ("network", "processes", "attributes", "gpu")] == [False] * 4
 
 
-def test_a_file_that_a_setting_names_may_be_written(tmp_path: Path) -> None:
-    session = wire.default_session_plan()
-    session["config_entries"]["ep.context_file_path"] = str(tmp_path / "context.onnx")
-    assert rules_of(session=session)["write"] == [str(tmp_path)]
-    (tmp_path / "context.onnx").touch()
-    assert rules_of(session=session)["write"] == [str(tmp_path / "context.onnx")]
+def session_of(entries: dict[str, str], **options: str) -> dict[str, Any]:
+    providers = [{"name": "TensorrtExecutionProvider", "options": options}]
+    return {**wire.default_session_plan(), "config_entries": entries, "providers": providers}
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with ORTune's folder and a project, which is the current folder."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "user" / "data" / "ortune"))
+    monkeypatch.delenv("ORTUNE_MODELS", raising=False)
+    for name in ("images", ".ssh", "data/ortune/login", "data/ortune/models/trt", "project/.git", "engines"):
+        (tmp_path / "user" / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "user" / "project")
+    return tmp_path / "user"
+
+
+def test_a_new_file_that_a_setting_names_is_written_into_the_worker_s_own_folder(user: Path) -> None:
+    """Its folder would hold other files: ORTune's store and logins, or a project."""
+    for folder in (user / "data" / "ortune", user, Path()):
+        named = str(folder / "x.onnx")
+        sent = load(session=session_of({"ep.context_file_path": named}, trt_ep_context_file_path=named))
+        assert (sent[sandbox.KEY]["read"], sent[sandbox.KEY]["write"]) == (["/m/model.onnx"], [])
+        assert sent["session"]["config_entries"] == {"ep.context_file_path": "/scratch/x.onnx"}
+        (one,) = sent["session"]["providers"]
+        assert one["options"] == {"trt_ep_context_file_path": "/scratch/x.onnx"}
+
+
+def test_without_a_sandbox_a_new_file_is_written_where_its_setting_says(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORTUNE_SANDBOX", "off")
+    entries = {"ep.context_file_path": "x.onnx"}
+    assert load(session=session_of(entries))["session"]["config_entries"] == entries
+
+
+def test_a_file_that_a_setting_names_is_read_unless_it_is_private(user: Path) -> None:
+    for name, is_read in (
+        ("project/partition.json", True),
+        ("project/.env", False),
+        ("data/ortune/ortune.db", False),
+        ("data/ortune/models/m.onnx", True),
+    ):
+        (user / name).touch()
+        entries = {"session.node_partition_config_file": str(user / name)}
+        sent = load(session=session_of(entries))
+        assert sent["session"]["config_entries"] == entries
+        assert (str(user / name) in sent[sandbox.KEY]["read"]) is is_read
+        assert sent[sandbox.KEY]["write"] == []
+
+
+def test_a_cache_is_made_and_written_but_no_private_folder_is(user: Path) -> None:
+    for named, folder in (
+        ("trt", user / "project" / "trt"),
+        (str(user / ".cache" / "engines"), user / ".cache" / "engines"),
+        (str(user / "data" / "ortune" / "models" / "trt"), user / "data" / "ortune" / "models" / "trt"),
+    ):
+        assert rules_of(session=session_of({}, trt_engine_cache_path=named))["write"] == [str(folder)]
+        assert folder.is_dir()
+    for private in (
+        *("~", "~/engines", "~/.ssh", "/", "./", "../", ".git", ".git/hooks", "new/.hidden", "~/data/ortune"),
+        *("~/data", "~/data/ortune/login", "~/data/ortune/models", "~/data/ortune/new", "../engines"),
+    ):
+        with pytest.raises(SpecError, match="trt_engine_cache_path"):
+            rules_of(session=session_of({}, trt_engine_cache_path=private))
+
+
+def test_a_text_that_only_sounds_like_a_folder_opens_nothing(user: Path) -> None:
+    properties = {"CACHE_MODE": "OPTIMIZE_SPEED"}
+    found = rules_of(engine="openvino", openvino={"device": "CPU", "properties": properties})
+    assert (found["read"], found["write"]) == (["/m/model.onnx"], [])
+    assert list((user / "project").iterdir()) == [user / "project" / ".git"]
 
 
 ON_CUDA = {**wire.default_session_plan(), "providers": [{"name": "CUDAExecutionProvider", "options": {}}]}
@@ -236,23 +308,36 @@ def test_the_nodes_of_gpus_are_opened_for_their_users_alone(
     ] == []
 
 
-def test_a_list_of_data_opens_its_folder_but_never_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def reads_of(path: Path, kind: str = "csv") -> set[str]:
+    data = {"path": str(path), "kind": kind}
+    accuracy = {"model_path": "/m.onnx", "scores_path": "", "session": wire.default_session_plan()}
+    with confined(wire.ACCURACY, {**accuracy, "dataset": data}, "", no_files) as asked:
+        return set(asked.payload[sandbox.KEY]["read"]) - {"/m.onnx"}
+
+
+def test_a_list_of_images_opens_the_files_that_it_names_in_its_folder(
+    user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "user" / "data" / "ortune"))
-    for name in ("images", ".ssh", "data/ortune"):
-        (tmp_path / "user" / name).mkdir(parents=True)
-    (rows := tmp_path / "user" / "rows.csv").touch()
+    names = ("1.png", "images/2.png", ".ssh/id", "images/../.ssh/id", "link.png", "../out.png", "/etc/passwd")
+    (user / "link.png").symlink_to(user / ".ssh" / "id")
+    (rows := user / "rows.csv").write_text("label;path\n" + "".join(f"a;{one}\n" for one in names))
+    one, two = str(user / "1.png"), str(user / "images" / "2.png")
+    assert reads_of(rows) == {str(rows), one, two}
+    rows.write_text("1.png,a\nimages/2.png,b\n")
+    assert reads_of(rows) == {str(rows), one, two}
+    rows.write_bytes(b"\xff")
+    assert reads_of(rows) == {str(rows)}
+    monkeypatch.setattr(confinement, "MOST_LISTED", 1)
+    rows.write_text("1.png,a\nimages/2.png,b\n")
+    assert reads_of(rows) == {str(rows), one, str(user / "images")}
 
-    def reads(path: Path) -> set[str]:
-        feeds = {**plan()["feeds"], "source": "images", "path": str(path)}
-        return set(rules_of(feeds=feeds)["read"]) - {"/m/model.onnx"}
 
-    assert reads(tmp_path / "user" / "images" / "rows.csv") >= {str(tmp_path / "user" / "images")}
-    assert reads(rows) == {str(rows), str(tmp_path / "user" / "images")}
-    assert reads(tmp_path / "user") == {str(rows), str(tmp_path / "user" / "images")}
-    assert reads(tmp_path / "user" / "images") == {str(tmp_path / "user" / "images")}
+def test_a_folder_of_data_is_never_the_whole_home_or_ortune_s_own(user: Path) -> None:
+    (user / "1.png").touch()
+    opened = {str(user / one) for one in ("images", "engines", "project", "1.png")}
+    assert reads_of(user, "images") == opened
+    assert reads_of(user / "images", "images") == {str(user / "images")}
+    assert reads_of(user / "data" / "ortune", "images") == set()
 
 
 def test_the_largest_file_leaves_a_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +377,10 @@ def test_nothing_else_turns_it_off(text: str, monkeypatch: pytest.MonkeyPatch) -
             "sandboxed by Landlock 3 and seccomp; not confined: TCP in Landlock",
         ),
         ({"landlock": 0, "seccomp": False, "lacks": ["no means"]}, "not sandboxed: no means"),
+        (
+            {"landlock": 0, "seccomp": True, "lacks": ["files: this kernel has no Landlock"]},
+            "not sandboxed (files are open): files: this kernel has no Landlock",
+        ),
         (
             {"landlock": 7, "seccomp": True, "lacks": [], "off": True},
             "not sandboxed: turned off with `--no-sandbox`",

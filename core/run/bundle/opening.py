@@ -195,7 +195,8 @@ def _from_yaml(
 ) -> OpenedConfiguration:
     allowed = expert or expert_allowed()
     spec = spec_from_yaml(text, expert=allowed)
-    check_named_files(spec.session, [Path.cwd().resolve(), folder, *open_folders()])
+    around = [Path.cwd().resolve()] if manifest is None else []  # a bundle names nothing of this machine's
+    check_named_files(spec.session, [*around, folder, *open_folders()])
     data = load_strict(text)
     measured = data.get("measured") if isinstance(data.get("measured"), dict) else {}
     sample, baseline = None, None

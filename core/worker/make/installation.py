@@ -21,6 +21,7 @@ from typing import NoReturn, Protocol
 from core import wire
 from core.wire import Progress
 from core.wire.errors import HOME_HINT, SpecError, StoreError, WorkerError
+from core.wire.files import installer_cache
 from core.wire.runtime import lock_line, locked, python_of, wheel_name
 from core.worker.make import interpreters, pip_report
 
@@ -144,10 +145,11 @@ def _check_engine(found: Mapping[str, str]) -> None:
 
 
 def program_environment() -> dict[str, str]:
-    """Return the variables of an installing program: its own settings count, but not where it installs."""
+    """Return the variables of an installing program: its own settings count, but not where it writes."""
     found = interpreters.foreign_environment({**_CERTIFICATES, **os.environ, **_QUIET})
     own = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", *_REDIRECTS)
-    return {k: v for k, v in found.items() if k not in own and not k.startswith("ORTUNE_")}
+    caches = {f"{one.upper()}_CACHE_DIR": str(installer_cache(one)) for one in ("pip", "uv")}
+    return {k: v for k, v in found.items() if k not in own and not k.startswith("ORTUNE_")} | caches
 
 
 def run_program(command: Sequence[str], progress: Progress, stage: str) -> list[str]:

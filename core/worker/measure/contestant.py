@@ -433,6 +433,7 @@ class _Stream(Contestant):
         super().__init__(sandbox.enter_required)
         self._index, self._meeting = index, meeting
         own: dict[str, _Do] = {
+            wire.LOAD: lambda _, plan: self.load(plan),
             RUN: lambda _, arguments: self.run(**arguments),
             CPU_TIME: lambda _, __: {"cpu_s": self._cpu_s()},
             MEMORY: lambda _, __: self._memory(),

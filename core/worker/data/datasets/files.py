@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from core import wire
+from core.wire import image_list
 from core.wire.access import check_files
 from core.wire.errors import SpecError
 from core.wire.feeding import IMAGE_SUFFIXES
-from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular
+from core.wire.files import open_regular, refuse_irregular
+from core.wire.image_list import unreadable
 from core.worker.data.datasets.images import decode_image, image_input, preprocess
 from core.worker.data.datasets.labels import Labels, from_text
 
@@ -25,10 +24,7 @@ Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
 _SPLITS = ("test", "val", "train")
-_PATH_COLUMNS = ("path", "file", "filename", "file_name", "image", "image_path")
-_LABEL_COLUMNS = ("label", "class", "target", "label_name", "class_name")
 _BLOCK_BYTES = 1 << 20
-_FIELD_BYTES = 4096  # longer than any path: the file is binary, not a CSV
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +49,7 @@ class FileSource:
                     while block := file.read(_BLOCK_BYTES):
                         yield block
             except OSError as error:
-                raise _unreadable(self.files[row], error) from None
+                raise unreadable(self.files[row], error) from None
 
     def has_input(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
         """Whether images fit the input."""
@@ -83,11 +79,6 @@ class FileSource:
         images = [decode_image(self.files[row]) for row in unique]
         array = preprocess(images, target, self.preprocessing)
         return {target.name: array[places] if len(unique) < len(rows) else array}
-
-
-def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> SpecError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return SpecError(f"`{path}` cannot be read: {reason}.", hint="Check the path and its permissions.")
 
 
 # --- folders ------------------------------------------------------------------------------------------------
@@ -134,7 +125,7 @@ def _folders(path: Path) -> list[Path]:
     try:
         return sorted(one for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def _images(folder: Path) -> list[Path]:
@@ -152,7 +143,7 @@ def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
     try:
         refuse_irregular(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     files = [path] if path.is_file() else _images(path) if path.is_dir() else []
     if not files:
         raise SpecError(f"There are no images at `{path}`.", hint="Give an image, or a folder of images.")
@@ -170,10 +161,10 @@ def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
         SpecError: the file is not such a CSV, or images in it are missing; for a dashboard visitor also an
             image outside the folder of the CSV.
     """
-    lines = _lines(path)
+    lines = [*image_list.lines(path)]
     if not lines:
         raise SpecError(f"`{path.name}` is empty.", hint="Write a path and a label in each line.")
-    columns = _columns([one.strip().lower() for one in lines[0][1]])
+    columns = image_list.header(lines[0][1])
     if columns is not None:
         lines = lines[1:]
     at, label_at = columns or (0, 1 if len(lines[0][1]) > 1 else None)
@@ -184,44 +175,7 @@ def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
     return FileSource(files=files, labels=labels, notes=[], preprocessing=preprocessing)
 
 
-_Line = tuple[int, list[str]]  # line number, from 1, and cells
-
-
-def _lines(path: Path) -> list[_Line]:
-    try:
-        with open_regular(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-            _check_size(path, os.fstat(raw.fileno()).st_size)
-            first = file.readline(_FIELD_BYTES)
-            file.seek(0)
-            delimiter = next((mark for mark in (",", ";", "\t") if mark in first), ",")
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
-    except csv.Error as error:
-        raise SpecError(
-            f"`{path.name}` cannot be read as a CSV: {error}.", hint="Write a path and a label in each line."
-        ) from None
-
-
-def _check_size(path: Path, size: int) -> None:
-    if size > MOST_LIST_BYTES:
-        raise SpecError(
-            f"`{path.name}` has {size / 2**20:,.0f} MiB, but a list of paths and labels has "
-            f"{MOST_LIST_BYTES >> 20} MiB at most.",
-            hint="Give the list itself, or split it.",
-        )
-
-
-def _columns(head: Sequence[str]) -> tuple[int, int | None] | None:
-    """Return the columns of path and label from a header line; None: the line is not a header."""
-    at = next((head.index(name) for name in _PATH_COLUMNS if name in head), None)
-    if at is None:
-        return None
-    return at, next((head.index(name) for name in _LABEL_COLUMNS if name in head), None)
-
-
-def _cell(path: Path, line: _Line, column: int) -> str:
+def _cell(path: Path, line: image_list.Line, column: int) -> str:
     number, cells = line
     text = cells[column].strip() if column < len(cells) else ""
     if not text or "\0" in text:
@@ -232,7 +186,7 @@ def _cell(path: Path, line: _Line, column: int) -> str:
     return text
 
 
-def _check_files(path: Path, lines: Sequence[_Line], files: Sequence[Path]) -> None:
+def _check_files(path: Path, lines: Sequence[image_list.Line], files: Sequence[Path]) -> None:
     if not files:
         raise SpecError(f"`{path.name}` names no image.", hint="Write a path and a label in each line.")
     missing = [(line[0], file) for line, file in zip(lines, files, strict=True) if not _is_file(file)]
