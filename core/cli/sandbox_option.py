@@ -24,7 +24,7 @@ def _template(
             FLAG,
             callback=_turn_off,
             help="Run workers without a sandbox. A model and its libraries may then read and write what you "
-            "may; every result says so.",
+            "may; results of measurements say so.",
             rich_help_panel="Workers, advanced",
             show_default=False,
         ),
