@@ -97,7 +97,7 @@ def test_a_run_asks_for_the_present_settings_under_poisson_traffic(
     assert [one.spec.model.sha256 for one in configurations] == [mlp.sha256]
     assert (load.question, load.rates, load.duration_s) == ("traffic", (100.0, 250.0), 10.0)
     assert (load.arrivals.process, [one.text for one in load.limits]) == ("poisson", ["p99<=20ms"])
-    assert how == {"model_name": mlp.name, "wait_quiet_s": 0.0}
+    assert how == {"model_name": mlp.name, "wait_quiet_s": 0.0, "trace": None}
 
 
 def test_several_configurations_are_asked_under_names_that_tell_them_apart(
