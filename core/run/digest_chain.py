@@ -239,7 +239,8 @@ def _content(kind: str, held: OpenedConfiguration, store: Store, trial: Trial | 
     leaves = list(_leaves(told, known))
     other = [where for where, one, stored in leaves if stored is not _ABSENT and not _equal(one, stored)]
     unknown += [where for where, _, stored in leaves if stored is _ABSENT]
-    now, recorded = _digest(told), _digest(_projected(told, known))
+    now = _digest([(where, one) for where, one, _ in leaves])
+    recorded = _digest([(where, stored) for where, _, stored in leaves])
     if other:
         why = f"It differs from the stored result: {_named(other)}. Export it again."
         return Link(name=name, state="DIFFERS", recorded=recorded, now=now, why=why)
@@ -335,15 +336,6 @@ def _leaves(told: Any, known: Any, where: str = "") -> Iterator[tuple[str, Any, 
             yield from _leaves(one, stored, where)
     else:
         yield where, told, known
-
-
-def _projected(told: Any, known: Any) -> Any:
-    """What the store holds of the values that a file states."""
-    if isinstance(told, Mapping) and isinstance(known, Mapping):
-        return {name: _projected(one, known.get(name, _ABSENT)) for name, one in told.items()}
-    if isinstance(told, list) and isinstance(known, list | tuple) and len(told) == len(known):
-        return [_projected(*pair) for pair in zip(told, known, strict=True)]
-    return known
 
 
 def _equal(one: Any, other: Any) -> bool:

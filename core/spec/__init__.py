@@ -80,8 +80,8 @@ class ProviderSpec(Spec):
 class ModelRef(Spec):
     """A model: its path, and the SHA-256 of the `.onnx` file when it is known.
 
-    In files, a model with external weights also has `content_sha256`, which covers them. Stored requests have
-    not.
+    In files, a model with external weights also has `content_sha256`, which covers them. Stored requests do
+    not have it.
     """
 
     path: str
