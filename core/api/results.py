@@ -14,6 +14,7 @@ from core.show.html import fragment
 from core.show.sheets import Sheet
 from core.show.table import Table, frame_columns
 from core.store import Store
+from core.wire import sandbox
 from core.wire.errors import SpecError
 from core.wire.plain_data import plain
 from core.wire.units import visible
@@ -55,7 +56,8 @@ class Result(Generic[R]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the command prints with `--json`, as a dict."""
-        return dict(plain({"format_version": FORMAT_VERSION, **self.document(self.record)}))
+        head = {"format_version": FORMAT_VERSION, **sandbox.mark()}
+        return dict(plain({**head, **self.document(self.record)}))
 
     def sheet(self) -> Sheet:
         """Return the data of which the command prints text: headline, facts, notes and tables."""

@@ -16,6 +16,7 @@ import typer
 from core import FORMAT_VERSION
 from core.cli import terminal_width
 from core.cli.help_groups import OUTPUT
+from core.wire import sandbox
 from core.wire.errors import ErrorRecord, SpecError, unwritable
 from core.wire.files import written_whole
 from core.wire.plain_data import plain
@@ -83,8 +84,11 @@ def note(text: str) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Write the one document of a command with `--json`, the version of its format first."""
-    print_data({"format_version": FORMAT_VERSION, **document})
+    """Write the one document of a command with `--json`, the version of its format first.
+
+    It is marked where workers run without a sandbox.
+    """
+    print_data({"format_version": FORMAT_VERSION, **sandbox.mark(), **document})
 
 
 def print_data(data: Mapping[str, Any]) -> None:

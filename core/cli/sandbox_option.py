@@ -8,13 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from core.wire.sandbox import FLAG, OFF
+from core.cli.output import note
+from core.wire.sandbox import FLAG, OFF, RUNS, is_off
 from core.wire.variables import SANDBOX
 
 
 def _turn_off(asked: bool) -> None:
     if asked:
         os.environ[SANDBOX] = OFF
+    if is_off():
+        note(RUNS)  # beside a table of CSV or a file, which have no place for it
 
 
 def _template(
@@ -24,7 +27,7 @@ def _template(
             FLAG,
             callback=_turn_off,
             help="Run workers without a sandbox. A model and its libraries may then read and write what you "
-            "may; results of measurements say so.",
+            "may; every result says so.",
             rich_help_panel="Workers, advanced",
             show_default=False,
         ),

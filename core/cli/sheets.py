@@ -14,6 +14,7 @@ from core.cli.output import print_lines
 from core.evidence.verdict import Color
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Table, as_text
+from core.wire import sandbox
 from core.wire.units import visible
 
 _STYLES: Mapping[Color, str] = {
@@ -39,7 +40,9 @@ def print_sheet(sheet: Sheet) -> None:
 
 
 def print_parts(parts: Sequence[Part], *, headline: str = "") -> None:
-    """Write parts of a sheet to stdout, with colours on a terminal."""
+    """Write parts of a sheet to stdout, with colours on a terminal, marked if workers have no sandbox."""
+    if sandbox.is_off() and not any(sandbox.NOTE in getattr(one, "text", "") for one in parts):
+        parts = [*parts, Note(sandbox.RUNS, "orange")]
     found = list(_lines(parts, headline))
     if not sys.stdout.isatty():
         print_lines([one.text for one in found])

@@ -88,7 +88,9 @@ def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
         "const": FORMAT_VERSION,
         "description": "new where a key is renamed, removed or means something else",
     }
-    return {**part, "properties": {"format_version": version, **part.get("properties", {})}}
+    mark = {"const": True, "description": "workers run without a sandbox; absent: they run in one"}
+    head = {"format_version": version, "no_sandbox": mark}
+    return {**part, "properties": {**head, **part.get("properties", {})}}
 
 
 @cache

@@ -18,6 +18,7 @@ KEY = "sandbox"  # of a request: the rules
 OFF = "off"  # value of the variable
 FLAG = "--no-sandbox"  # the option that sets it
 NOTE = f"The workers ran without a sandbox, which `{FLAG}` turned off."  # in every such result
+RUNS = f"Workers run without a sandbox, which `{FLAG}` turned off."  # beside what has no notes of its own
 
 FILES = 4096  # open files of one worker
 FILE_BYTES = 64 << 30  # largest file that a worker may write: weights of a large model
@@ -67,6 +68,11 @@ def rules(**changed: Any) -> Rules:
 def is_off() -> bool:
     """Whether the operator runs workers without a sandbox: $ORTUNE_SANDBOX is off, 0, false or no."""
     return os.environ.get(SANDBOX, "").strip().lower() in (OFF, "0", "false", "no")
+
+
+def mark() -> dict[str, bool]:
+    """Return the key that marks a JSON document where workers run without a sandbox; empty: they do not."""
+    return {"no_sandbox": True} if is_off() else {}
 
 
 def in_words(found: Offer) -> str:

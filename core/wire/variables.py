@@ -120,7 +120,7 @@ VARIABLES: tuple[Variable, ...] = (
         name=SANDBOX,
         read_by="all",
         sets="`off` runs workers without a sandbox: a model and its libraries may then read and write what "
-        "you may. Results of measurements say so. For one command, use `--no-sandbox`.",
+        "you may. Every result says so. For one command, use `--no-sandbox`.",
         default="workers run in a sandbox where the system offers one",
     ),
     Variable(

@@ -10,6 +10,7 @@ import streamlit as st
 
 from core.api.session import Entry, Status
 from core.store import Actor
+from core.wire import sandbox
 from core.wire.errors import TunerError
 from dashboard import format, live_events, messages, session_jobs, state
 from dashboard.live_events import Event
@@ -38,6 +39,8 @@ def sidebar() -> None:
     )
     for gpu in environment["gpus"]:
         st.caption(f":material/memory: {format.plain(str(gpu.get('name', 'GPU')))}")
+    if sandbox.is_off():
+        st.caption(f":material/lock_open: {sandbox.RUNS}")
     _queue()
 
 

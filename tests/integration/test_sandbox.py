@@ -30,6 +30,7 @@ from core.worker.__main__ import JOBS
 from core.worker.make.installation import program_environment
 from docs.generator import tree
 from tests import tiny_models
+from tests.command_line import CommandLine
 from tests.integration.test_streams import contestant_plan, two_cpus
 from tests.waiting import WAIT_S
 
@@ -352,6 +353,23 @@ def test_no_result_is_marked_where_the_sandbox_is_on(tmp_path: Path) -> None:
     with Workers(threading.Event()) as workers:
         plan = contestant_plan(tiny_models.mlp(tmp_path / "n.onnx"))
         assert rules_of.NOTE not in workers.start("one").ask(wire.LOAD, plan, timeout_s=WAIT_S)["notes"]
+
+
+def test_each_form_of_a_result_is_marked_where_the_sandbox_is_off(cli: CommandLine, mlp: str) -> None:
+    """What measures and what reads only: in the text, in the document, beside a table for machines."""
+    quick = ("--runs", "20", "--warmup-runs", "1")
+    reads = (["inspect", mlp], ["graph", mlp, "--optimized"], ["machine"])
+    sweep = ["sweep", mlp, *quick, "--batch-size", "1,2"]
+    for command in [*reads, ["profile", mlp, "--runs", "1"], ["tune", mlp, *quick], sweep]:
+        assert "no_sandbox" not in cli.run(*command, "--json").document
+        assert cli.run(*command, "--json", rules_of.FLAG).document["no_sandbox"] is True, command
+        shown = cli.run(*command, rules_of.FLAG)
+        words = "turned off with" if command == ["machine"] else "without a sandbox"
+        assert words in " ".join(shown.out.split()), command
+        assert "without a sandbox" in shown.err, command
+    changed = cli.run("transform", mlp, "--simplify", "--name", "smaller", rules_of.FLAG)
+    assert "without a sandbox" in " ".join(changed.out.split())
+    assert "without a sandbox" in cli.run(*sweep, "--format", "csv", "--quiet", rules_of.FLAG).err
 
 
 def test_a_question_to_a_host_does_not_turn_off_its_sandbox() -> None:

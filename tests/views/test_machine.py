@@ -17,6 +17,7 @@ from core.show import verdict
 from core.show.sheets import models_and_machines
 from core.wire.errors import WorkerError
 from core.wire.runtime import OWN
+from core.wire.variables import SANDBOX
 from dashboard import session_jobs, state
 from dashboard.charts import machine_charts
 from tests import builders
@@ -290,6 +291,14 @@ def sidebar(at: AppTest) -> str:
     """What this session has started, and then the others."""
     own, others = followed(at, "queue.own"), followed(at, "queue.others")
     return "\n".join(streamed_lines({"lines": own.get("lines", []), "more": others["more"]}))
+
+
+@pytest.mark.parametrize("how", ["off", "on"])
+def test_the_sidebar_says_that_workers_have_no_sandbox(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setenv(SANDBOX, how)
+    assert ("without a sandbox" in texts(open_page("history"))) is (how == "off")
 
 
 def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_page: Open, jobs: Jobs) -> None:
