@@ -88,7 +88,7 @@ def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
         "const": FORMAT_VERSION,
         "description": "new where a key is renamed, removed or means something else",
     }
-    mark = {"const": True, "description": "workers run without a sandbox; absent: they run in one"}
+    mark = {"const": True, "description": "`--no-sandbox` is set; absent: it is not"}
     head = {"format_version": version, "no_sandbox": mark}
     return {**part, "properties": {**head, **part.get("properties", {})}}
 

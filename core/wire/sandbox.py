@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11) or TYPE_CHECKING:
 KEY = "sandbox"  # of a request: the rules
 OFF = "off"  # value of the variable
 FLAG = "--no-sandbox"  # the option that sets it
-NOTE = f"The workers ran without a sandbox, which `{FLAG}` turned off."  # in every such result
+NOTE = f"The workers ran without a sandbox, which `{FLAG}` turned off."  # in each measurement
 RUNS = f"Workers run without a sandbox, which `{FLAG}` turned off."  # beside what has no notes of its own
 
 FILES = 4096  # open files of one worker
