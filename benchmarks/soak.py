@@ -8,10 +8,12 @@ file descriptors, threads, files of its data folder, and bytes of the database. 
 folders come and go with each job: those count that are left when all visitors have gone.
 
 Growth is a slope over the rest of the time, from means of ten blocks, as a share of the mean, with its 95 %
-interval. Afterwards a single visitor opens pages as one did before: what that takes more has grown in the
-server. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor before; no error in the log or on
-a page; nothing left; no more audit and form files than their bounds. Exit code 1: a target was missed, the
-interval considered; 3: too few samples to tell, too few jobs (90 %), or a kind of visitor did nothing.
+interval. Afterwards a new server starts beside the loaded one, on the same recorded results, and a single
+visitor opens all pages of one, then of the other, in turns: what the loaded one takes more has grown in it,
+whatever the machine does meanwhile. Targets: growth ≤ 5 %; p95 of a page ≤ 2 × that of a single visitor
+before; no error in the log or on a page; nothing left; no more audit and form files than their bounds. Exit
+code 1: a target was missed, the interval considered; 3: too few samples to tell, too few jobs (90 %), or a
+kind of visitor did nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from core.evidence.statistics import t_quantile  # noqa: E402
 from core.store import STORE_NAME, Store, audit  # noqa: E402
 from dashboard import form_state  # noqa: E402
 from tests import tiny_models  # noqa: E402
+from tests.e2e.conftest import recorded_home  # noqa: E402
 from tests.serving import LOG, serving  # noqa: E402
 
 MOST_GROWTH = 0.05
@@ -102,26 +105,20 @@ def growth(values: Sequence[float]) -> tuple[float, float, float] | None:
     return tuple((BLOCKS - 1) * one / middle for one in (slope, slope - half, slope + half))  # type: ignore[return-value]
 
 
-def slower(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the growth of the mean seconds of a page as a share, and its 95 % interval; None: too few.
+def slower(fresh: Sequence[float], worn: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return how much longer a page takes as a share, and its 95 % interval; None: too few.
 
-    Both visitors open the same pages in turn, so that means of whole turns are alike but for noise. The
-    interval is that of a ratio of two means by the delta method, with the fewer turns less one as degrees.
+    Each turn opens the same pages on both servers, one after the other. The interval is Student's of the
+    logarithms of the ratios of turns.
     """
     turn = len(visitors.SHOWN)
-    sides = [
-        [statistics.fmean(took[at : at + turn]) for at in range(0, len(took) - turn + 1, turn)]
-        for took in (before, after)
-    ]
-    fewer = min(map(len, sides))
-    if fewer < 3:
+    turns = [slice(at, at + turn) for at in range(0, min(len(fresh), len(worn)) - turn + 1, turn)]
+    ratios = [math.log(math.fsum(worn[one]) / math.fsum(fresh[one])) for one in turns]
+    if len(ratios) < 3:
         return None
-    first, then = map(statistics.fmean, sides)
-    spread = math.hypot(
-        *(statistics.stdev(one) / statistics.fmean(one) / math.sqrt(len(one)) for one in sides)
-    )
-    half = t_quantile(0.975, fewer - 1) * spread
-    return then / first - 1, then / first * math.exp(-half) - 1, then / first * math.exp(half) - 1
+    middle = statistics.fmean(ratios)
+    half = t_quantile(0.975, len(ratios) - 1) * statistics.stdev(ratios) / math.sqrt(len(ratios))
+    return tuple(math.expm1(one) for one in (middle, middle - half, middle + half))  # type: ignore[return-value]
 
 
 def p95(values: Sequence[float]) -> float:
@@ -136,7 +133,8 @@ class Outcome:
     samples: list[dict[str, float]] = field(default_factory=list)
     alone: Seen = field(default_factory=Seen)  # a single visitor, before
     loaded: Seen = field(default_factory=Seen)
-    after: Seen = field(default_factory=Seen)  # a single visitor again, when all others have gone
+    worn: Seen = field(default_factory=Seen)  # a single visitor again, when all others have gone
+    fresh: Seen = field(default_factory=Seen)  # the same of a new server, in turns
     seconds: float = 0.0  # from the first sample to the last
     left: dict[str, float] = field(default_factory=dict)  # by each of PASSING: more than before the load
 
@@ -178,8 +176,19 @@ async def soak(url: str, server: psutil.Process, home: Path, load: Load) -> Outc
         if not any(found.left.values()) or time.monotonic() > settled:
             break
         await asyncio.sleep(1)
-    await visitors.read(url, time.monotonic() + alone_s, 0, found.after, look_s=0)
     return found
+
+
+async def side_by_side(url: str, fresh: str, found: Outcome, seconds: float) -> None:
+    """Let a visitor open the pages of the loaded server and of a fresh one; a first turn does not count."""
+    await visitors.turn(fresh, Seen())
+    await visitors.turn(url, Seen())
+    until = time.monotonic() + seconds
+    sides = [(url, found.worn), (fresh, found.fresh)]
+    while time.monotonic() < until:
+        for address, seen in sides:
+            await visitors.turn(address, seen)
+        sides.reverse()
 
 
 async def _watch(found: Outcome, server: psutil.Process, home: Path, load: Load, until: float) -> None:
@@ -228,9 +237,9 @@ def report(found: Outcome, log: Sequence[str], jobs: int) -> int:
     for name in [one for one in found.samples[0] if one not in bounded] if found.samples else ():
         values = [one[name] for one in found.samples]
         grown.append((name, over, growth(values), f", {min(values):,.0f} to {max(values):,.0f}"))
-    alone, again = found.alone.took, found.after.took
-    visit = f"growth for a single visitor, {len(alone)} pages before, {len(again)} after"
-    grown.append(("seconds of a page", visit, slower(alone, again), ""))
+    worn = found.worn.took
+    visit = f"growth over a fresh server beside it, {len(worn)} pages of each"
+    grown.append(("seconds of a page", visit, slower(found.fresh.took, worn), ""))
     for name, what, estimate, more in grown:
         if estimate is None:
             unknown = True
@@ -247,6 +256,7 @@ def report(found: Outcome, log: Sequence[str], jobs: int) -> int:
     for name, many in found.left.items():
         missed |= many > 0
         lab.row(name, "left when all visitors have gone", f"{many:g}", "0")
+    alone = found.alone.took
     quiet, loaded = p95(alone), p95(seen.took)
     missed |= loaded > MOST_SLOWER * quiet
     pages = f"{len(seen.took)} pages; alone {quiet:.2f} s, {len(alone)} pages"
@@ -259,7 +269,7 @@ def report(found: Outcome, log: Sequence[str], jobs: int) -> int:
     for name, (kind, many, least) in done.items():
         unknown |= many < least
         lab.row(name, kind, f"{many}", f"≥ {least}")
-    wrong = [*log, *found.alone.failed, *seen.failed, *found.after.failed]
+    wrong = [*log, *found.alone.failed, *seen.failed, *found.worn.failed, *found.fresh.failed]
     lab.row("errors", "in the log and on pages", f"{len(wrong)}", "0")
     for line in [*filter(None, [seen.missing]), *wrong[:20]]:
         print(line)
@@ -268,8 +278,6 @@ def report(found: Outcome, log: Sequence[str], jobs: int) -> int:
 
 def main() -> int:
     """Load a server of its own, and print the growth."""
-    from tests.e2e.conftest import recorded_home
-
     parser = lab.options(__doc__)
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--warm", type=float, default=10.0, metavar="MINUTES", help="before the first sample")
@@ -288,7 +296,9 @@ def _served(home: Path, given: argparse.Namespace) -> tuple[Outcome, list[str]]:
         server = psutil.Process(process.pid)
         load = Load(60 * given.minutes, 60 * given.warm, given.sessions, given.jobs)
         found = asyncio.run(soak(url, server, home, load))
-        return found, errors(home)
+        with recorded_home() as other, serving(other) as (fresh, _):
+            asyncio.run(side_by_side(url, fresh, found, min(2 * ALONE_S, load.seconds / 5)))
+            return found, errors(home) + errors(other)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import contextlib
 import random
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -151,14 +151,28 @@ async def read(url: str, until: float, offset: int, seen: Seen, look_s: float = 
     number = offset
     await look()  # so that visitors do not all come at once
     while time.monotonic() < until:
-        async with visit(url) as socket:
-            one = Visit(socket)
-            for _ in range(PAGES_PER_SESSION):
-                seen.took.append(await one.draw(SHOWN[number % len(SHOWN)]))
-                number += 1
-                seen.failed += one.failed
-                one.failed.clear()
-                await look()
+        await _session(url, number, seen, look)
+        number += PAGES_PER_SESSION
+
+
+async def turn(url: str, seen: Seen) -> None:
+    """Open every page once."""
+
+    async def look() -> None: ...
+
+    for number in range(0, len(SHOWN), PAGES_PER_SESSION):
+        await _session(url, number, seen, look)
+
+
+async def _session(url: str, number: int, seen: Seen, look: Callable[[], Awaitable[None]]) -> None:
+    """Open a session and some pages in it, the first of which has this number; look at each."""
+    async with visit(url) as socket:
+        one = Visit(socket)
+        for at in range(number, number + PAGES_PER_SESSION):
+            seen.took.append(await one.draw(SHOWN[at % len(SHOWN)]))
+            seen.failed += one.failed
+            one.failed.clear()
+            await look()
 
 
 async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -> None:
