@@ -297,7 +297,8 @@ def _served(home: Path, given: argparse.Namespace) -> tuple[Outcome, list[str]]:
         load = Load(60 * given.minutes, 60 * given.warm, given.sessions, given.jobs)
         found = asyncio.run(soak(url, server, home, load))
         with recorded_home() as other, serving(other) as (fresh, _):
-            asyncio.run(side_by_side(url, fresh, found, min(2 * ALONE_S, load.seconds / 5)))
+            compared = side_by_side(url, fresh, found, min(2 * ALONE_S, load.seconds / 5))
+            asyncio.run(visitors.record_errors("side by side", compared, found.worn))
             return found, errors(home) + errors(other)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -144,27 +145,20 @@ async def pause(seconds: float, until: float) -> None:
 
 async def read(url: str, until: float, offset: int, seen: Seen, look_s: float = LOOK_S) -> None:
     """Open sessions, and pages in each, until a time; the first page of every visitor is another one."""
-
-    async def look() -> None:
-        await pause(random.expovariate(1 / look_s) if look_s else 0.0, until)
-
     number = offset
-    await look()  # so that visitors do not all come at once
+    await _look(look_s, until)  # so that visitors do not all come at once
     while time.monotonic() < until:
-        await _session(url, number, seen, look)
+        await _session(url, number, seen, look_s, until)
         number += PAGES_PER_SESSION
 
 
 async def turn(url: str, seen: Seen) -> None:
     """Open every page once."""
-
-    async def look() -> None: ...
-
     for number in range(0, len(SHOWN), PAGES_PER_SESSION):
-        await _session(url, number, seen, look)
+        await _session(url, number, seen)
 
 
-async def _session(url: str, number: int, seen: Seen, look: Callable[[], Awaitable[None]]) -> None:
+async def _session(url: str, number: int, seen: Seen, look_s: float = 0.0, until: float = math.inf) -> None:
     """Open a session and some pages in it, the first of which has this number; look at each."""
     async with visit(url) as socket:
         one = Visit(socket)
@@ -172,7 +166,11 @@ async def _session(url: str, number: int, seen: Seen, look: Callable[[], Awaitab
             seen.took.append(await one.draw(SHOWN[at % len(SHOWN)]))
             seen.failed += one.failed
             one.failed.clear()
-            await look()
+            await _look(look_s, until)
+
+
+async def _look(mean_s: float, until: float) -> None:
+    await pause(random.expovariate(1 / mean_s) if mean_s else 0.0, until)
 
 
 async def measure(url: str, store: Store, until: float, most: int, seen: Seen) -> None:
