@@ -25,7 +25,7 @@ class FleetProgress:
         self.run = ""  # ID of the run, once it has begun
         self._live = not quiet and stream.isatty()
         self._lines = 0  # that are drawn now
-        self._drawn_at = 0.0
+        self._drawn_at = float("-inf")
         self._told: dict[str, tuple[str, float]] = {}  # host -> state and time of its last line
         self._lock = threading.Lock()
 

@@ -103,7 +103,7 @@ class Scheduler:
         self._job_of: dict[str, str] = {}  # trial -> its job
         self._waiting: list[Queued] = []  # jobs that have not begun
         self._paused: list[Queued] = []  # jobs that gave the machine away and wait for it
-        self._entries: tuple[float, list[Entry]] = 0.0, []  # the machine's queue, and when it was read
+        self._entries: tuple[float, list[Entry]] | None = None  # the machine's queue, and when it was read
         self._durations = Durations(store)
         self._current: Queued | None = None
         self._closing = False
@@ -144,7 +144,7 @@ class Scheduler:
                 self._leave(entry)
             self._refuse_when_closed()
             self._waiting.append(entry)
-            self._entries = 0.0, []
+            self._entries = None
             self._changed.notify_all()
         if (action := _RECORDED.get(job.kind, "measure")) is not None:
             ids = [one.id for one in job.trials] or [job.id]
@@ -238,7 +238,7 @@ class Scheduler:
             queued = entry in self._waiting
             if queued:
                 self._waiting.remove(entry)
-            self._entries = 0.0, []
+            self._entries = None
             self._changed.notify_all()
         if not again:
             audit.record("change", f"cancelled: {entry.job.what}", folder=self.store.folder, ids=[job_id])
@@ -392,7 +392,7 @@ class Scheduler:
                 if taken in line:
                     line.remove(taken)
                     self._current = taken
-                    self._entries = 0.0, []
+                    self._entries = None
                     return taken
             self._leave(taken)  # cancelled meanwhile
 
@@ -466,7 +466,7 @@ class Scheduler:
         """Give up the place of a job in the queue, and record the time that it had the machine."""
         with self._changed:
             place, entry.place = entry.place, None
-            self._entries = 0.0, []
+            self._entries = None
         if place is None:
             return
         self.queue.leave(place)
@@ -543,7 +543,7 @@ class Scheduler:
         with self._changed:
             self._paused.append(entry)
             self._current = None
-            self._entries = 0.0, []
+            self._entries = None
             self._changed.notify_all()
             self._changed.wait_for(lambda: entry not in self._paused or entry.cancel.is_set())
             is_back = entry not in self._paused
@@ -627,11 +627,10 @@ class Scheduler:
 
     def _order(self) -> list[Entry]:
         """The machine's queue, read anew after a moment or a change here; called under the lock."""
-        read_at, found = self._entries
-        if time.monotonic() - read_at > STANDING_S:
+        if self._entries is None or time.monotonic() - self._entries[0] > STANDING_S:
             found = self.queue.entries()
             self._entries = time.monotonic(), found
-        return found
+        return self._entries[1]
 
 
 def _check_libraries(job: Job, actor: Actor) -> None:

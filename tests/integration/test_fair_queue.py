@@ -87,7 +87,7 @@ def test_many_jobs_of_one_person_do_not_block_the_first_job_of_another(scheduler
 
 def test_who_takes_the_machine_is_told_at_once(schedulers: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the order was read just before."""
-    monkeypatch.setattr(scheduler_module, "STANDING_S", 10 * WAIT_S)
+    monkeypatch.setattr(scheduler_module, "STANDING_S", float("inf"))
     one, log, free = schedulers(), Log(), threading.Event()
     take = one.queue.take
     monkeypatch.setattr(one.queue, "take", lambda places: take(places) if free.is_set() else None)

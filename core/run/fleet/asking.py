@@ -83,7 +83,7 @@ class Asking:
         self._keep = keep
         self._store = store
         self._on_change = on_change
-        self._saved_at = 0.0
+        self._saved_at = float("-inf")  # monotonic
         self._gone: dict[str, float] = {}  # host -> when it stopped to reply, monotonic
 
     async def ask(self, questions: Sequence[PreparedQuestion]) -> FleetRun:

@@ -147,7 +147,7 @@ class _RunningComparison:
         self.continued_launches = 0  # launches of the comparison that this one continues
         self.rounds_s: list[float] = []  # duration of each
         self.predicted = 0  # total number of rounds
-        self.live_at = 0.0
+        self.live_at = float("-inf")
         self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search; no result
 
     def continue_from(self, earlier: RawComparison) -> None:

@@ -153,7 +153,7 @@ def _run(
 ) -> _Scores:
     names = _candidates(session.get_outputs(), plan["output"])
     kept: Array | None = None
-    output, done, told = "", 0, 0.0
+    output, done, told = "", 0, float("-inf")
     generated_inputs = data.generated_inputs(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
     from_data = [one for one in plan["inputs"] if one["name"] not in generated_inputs]
     for batch in data.batches(from_data, plan["batch_axes"], batch_size):
