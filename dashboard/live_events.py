@@ -222,7 +222,7 @@ def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) ->
         return event
     said: Line = {
         "small": True,
-        "text": f"{known} of {len(points)} points so far. Intervals follow at the end.",
+        "text": f"{known} of {len(points)} points so far. The intervals of the curve follow at the end.",
     }
     series = axes[1] if len(axes) > 1 else ""
     curves = [live_charts.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]

@@ -293,8 +293,9 @@ def notes(result: Result, said: Sequence[str] = ()) -> None:
 
 
 def failed(trial: Trial) -> None:
-    """Draw a trial without numbers: a failure as an error, a cancelled one as cancelled."""
+    """Draw why a trial did not complete: a failure as an error, a cancelled one as cancelled."""
     if trial.state == "CANCELLED":
-        st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
+        kept = "it has no numbers" if trial.p50_s is None else "this is what was measured until then"
+        st.info(f"This trial was cancelled; {kept}.", icon=":material/cancel:")
     elif trial.error:
         messages.report(trial.error)

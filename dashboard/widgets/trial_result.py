@@ -388,6 +388,20 @@ def _result(compared: TrialComparison | None) -> Mapping[str, Any] | None:
     return compared.baseline.result if compared is not None and compared.baseline is not None else None
 
 
+def unfinished(trial: Trial, key: str) -> None:
+    """Draw why a trial did not complete, and what was measured until then.
+
+    Args:
+        trial: that failed or was cancelled.
+        key: prefix of the chart's keys.
+    """
+    results.failed(trial)
+    if trial.p50_s is not None:
+        compared = comparison_of(trial)
+        latency_over_time(trial, compared, key)
+        numbers(trial, compared)
+
+
 FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of the cells
 
 

@@ -29,7 +29,7 @@ from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
 from core.wire.engines import DEFAULT
-from core.wire.errors import SpecError, record_from_error
+from core.wire.errors import SpecError, WorkerError, record_from_error
 from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.wire.variables import ALLOW_LIBRARIES
 from core.worker.session.ort_errors import provider_error
@@ -499,7 +499,31 @@ def test_a_cancelled_trial_says_so(open_page: Open, mlp: ModelRecord) -> None:
     )
     at = open_page(model=mlp, trial=cancelled.id)
     assert "cancel" in icons(at)
+    assert at.info[0].value == "This trial was cancelled; it has no numbers."
+    assert not cards(at)
     assert not at.button(key="run").disabled
+
+
+@pytest.mark.parametrize("page", ["tune", "history"])
+@pytest.mark.parametrize("state_", ["CANCELLED", "FAIL"])
+def test_what_was_measured_before_a_trial_ended_early_is_shown(
+    open_page: Open, mlp: ModelRecord, page: str, state_: str
+) -> None:
+    error = record_from_error(WorkerError("It was killed.", hint="Use a smaller batch."))
+    early = sample_results.put_measured(
+        state.store(),
+        mlp,
+        sample_results.spec_for(mlp),
+        fingerprint="f",
+        state=state_,
+        error=error if state_ == "FAIL" else None,
+    )
+    at = open_page(page, model=mlp, trial=early.id)
+    if state_ == "FAIL":
+        assert tells(at.error[0].value, "It was killed.", "Use a smaller batch.")
+    else:
+        assert at.info[0].value == "This trial was cancelled; this is what was measured until then."
+    assert cards(at)["p50_s"].startswith("2.120 ms")
 
 
 def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(

@@ -384,7 +384,7 @@ def _detail(chosen: list[Trial]) -> None:
         elif trial.kind not in ("profile", "load") and trial.state == "COMPLETE" and trial.result:
             _measured(trial)
         else:
-            results.failed(trial)
+            trial_result.unfinished(trial, key="history")
 
 
 def _load_test(result: LoadResult) -> None:

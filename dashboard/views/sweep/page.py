@@ -74,7 +74,7 @@ def page() -> None:
     with bar.action:
         run("sweep.run")
     with bar.more:
-        _result_actions(axes, comparison, rows)
+        _actions(axes, comparison, rows)
     comparisons = [found.comparison for found in known.values() if found.comparison is not None]
     shown = ShownSweep(
         axes=axes,
@@ -331,8 +331,15 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> 
     ]
 
 
-def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence[Measured]) -> None:
-    if comparison is None or comparison.state in ACTIVE or any(row.state in ACTIVE for row in rows):
+def _actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence[Measured]) -> None:
+    if comparison is None:
+        return
+    if comparison.state in ACTIVE:
+        if session_jobs.status(comparison.id) is not None:  # else another process runs it
+            words = "Ends the sweep. Finished rounds are kept and marked as cancelled."
+            job_box.cancel(comparison.id, key="sweep.cancel", help=words)
+        return
+    if _is_active(rows):
         return
     report.offer(partial(_curve, axes, comparison, rows), key="sweep")
     # all comparisons of a continued sweep share one study name
@@ -356,14 +363,6 @@ def _live(
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
         name = f"sweep-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         comparison_result.watch(comparison, build, key="sweep.watch", name=name)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            if session_jobs.status(comparison.id) is not None:
-                job_box.cancel(
-                    comparison.id,
-                    key="sweep.cancel",
-                    help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
-                )
-            st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 
 
 def _events(

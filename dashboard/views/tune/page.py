@@ -224,7 +224,7 @@ def _result_side(
         _complete(trial, spec)
     else:
         results.header(trial)
-        results.failed(trial)
+        trial_result.unfinished(trial, key="tune")
         if trial.error and trial.error["type"] == "ProviderError":
             provider_chain.provider_remedies("failed")
             st.caption("Then press **Run** again.")
