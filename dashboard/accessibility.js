@@ -21,14 +21,26 @@ function soon() {
 }
 
 // Streamlit 1.67 keeps the colours that a plot was first drawn in: on a page that turns dark, its texts would
-// stay dark too. What was typed and what is measured outlive a reload.
-const paper = () => getComputedStyle(document.querySelector('[data-testid="stApp"]')).backgroundColor
+// stay dark too. What was typed and what is measured outlive a reload; what is being opened, drawn or sent does not.
+const app = () => document.querySelector('[data-testid="stApp"]')
+const paper = () => getComputedStyle(app()).backgroundColor
+const LEAVING_MS = 60000  // a page is gone by then, or the visitor has stayed
 
 function followScheme() {
   const drawn = paper()
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {
-    if (paper() !== drawn && document.querySelector(".js-plotly-plot")) location.reload()
-  }, 500))
+  let due, leftAt = -Infinity
+  function redraw() {
+    if (paper() === drawn || !document.querySelector(".js-plotly-plot")) return
+    const busy = performance.now() - leftAt < LEAVING_MS || app().dataset.testScriptState !== "notRunning"
+      || !document.dispatchEvent(new Event("ortune-reload", { cancelable: true }))  // an upload says no
+    if (busy) due = setTimeout(redraw, 500)
+    else location.reload()
+  }
+  addEventListener("beforeunload", () => { leftAt = performance.now() })
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    clearTimeout(due)
+    due = setTimeout(redraw, 500)
+  })
 }
 
 // Streamlit drops what stands behind the point in a field of whole numbers, and does not say so.

@@ -75,6 +75,10 @@ export default function (component) {
     const total = files.reduce((sum, f) => sum + f.size, 0)
     let before = 0
     box.ariaBusy = "true"  // until the server has it
+    document.addEventListener("ortune-reload", function stay(event) {
+      if (box.isConnected && box.ariaBusy === "true") event.preventDefault()
+      else document.removeEventListener("ortune-reload", stay)
+    })
     bar.hidden = false; stop.hidden = false; bar.value = 0
     try {
       for (const file of files) {

@@ -13,6 +13,7 @@ from dashboard.live_events import Event
 from dashboard.widgets import live_view
 
 NOTHING_KEPT = "Ends its worker; nothing is kept."  # effect of a cancellation
+ELSEWHERE = "Another process of this machine runs it: cancel it there."
 
 
 def running(kind: str, about: str = "") -> Status | None:
@@ -73,12 +74,14 @@ def event(job: str, what: str, name: str = "") -> Event:
 
 
 def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
-    """Draw the button that cancels a job."""
+    """Draw the button that cancels a job; disabled where another process runs it."""
+    elsewhere = session_jobs.status(job) is None
     st.button(
         label,
         key=key,
         icon=":material/stop_circle:",
-        help=help,
+        help=ELSEWHERE if elsewhere else help,
+        disabled=elsewhere,
         on_click=_cancel,
         args=(job,),
     )

@@ -398,6 +398,8 @@ def unfinished(trial: Trial, key: str) -> None:
     results.failed(trial)
     if trial.p50_s is not None:
         compared = comparison_of(trial)
+        if compared is not None:  # there is no card that says it
+            results.other_processes_note(compared.comparison.result)
         latency_over_time(trial, compared, key)
         numbers(trial, compared)
 

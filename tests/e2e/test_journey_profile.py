@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from dashboard.charts.profile_charts import NOT_FOUND
-from tests.e2e.conftest import Open, Site, button, field, finished, named, recorded, saved
+from tests.e2e.conftest import Open, Site, button, field, finished, named, recorded, saved, until
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -49,10 +49,15 @@ def test_a_profile_is_looked_through_taken_away_and_one_from_elsewhere_brought(
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
     assert named(page.url)["trial"] == [own.id]
 
+    held: list[Route] = []
+    page.route("**/api/upload/**", lambda asked: held.append(asked))
     page.locator(".st-key-profile-bring input[type=file]").set_input_files(DATA / "profile_1.31.1_chain.json")
+    until(page, lambda: bool(held))
+    page.emulate_media(color_scheme="dark")  # for its plots the page is loaded again
+    page.wait_for_timeout(1500)  # but not before the file is sent
+    with page.expect_event("load"):
+        held[0].continue_()
     page.wait_for_url(lambda url: "imported" in named(url), wait_until="commit")
-    finished(page)
-    page.reload()
     expect(button(page, "profile.import.remove")).to_be_visible()
     see(page, "Treemap")
     button(page, "profile.import.remove").click()

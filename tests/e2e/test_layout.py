@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from core.evidence.measurement import Trial
 from core.evidence.verdict import Verdict
@@ -17,6 +18,7 @@ from tests.e2e.conftest import (
     JOB_MS,
     Open,
     Site,
+    at_page,
     button,
     finished,
     named,
@@ -182,6 +184,17 @@ def test_run_stands_at_one_place_on_one_row_with_everything_that_the_bar_may_say
     expect(number(page, "intra_op_num_threads")).to_have_value("1")
     reading.plots(page, 1)
     assert reading.bad_plots(page) == []
+
+    page.route("**/history", slowly)
+    page.emulate_media(color_scheme="light")
+    page.goto(shared.url + "/history")  # is what is opened, although the page was to be loaded again
+    at_page(page, "History")
+
+
+def slowly(route: Route) -> None:
+    """Answer later than a page is loaded again whose colours have changed."""
+    time.sleep(1.5)
+    route.continue_()
 
 
 def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(

@@ -32,6 +32,7 @@ from tests.views.page import (
     icons,
     lines,
     offers,
+    status,
     texts,
 )
 from tests.views.sample_results import DATA
@@ -278,7 +279,7 @@ def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> 
 
 
 def test_a_running_profile_shows_progress_and_can_be_cancelled(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
+    open_page: Open, mlp: ModelRecord, jobs: Callable[..., list[str]]
 ) -> None:
     running = sample_results.put_failed(
         state.store(),
@@ -289,11 +290,12 @@ def test_a_running_profile_shows_progress_and_can_be_cancelled(
         state="WAITING",
         model_sha256="",
     )
-    cancelled: list[str] = []
-    monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
     at = open_page("profile", model=mlp)
     assert followed(at, "profile.watch")["state"] == "measuring"
     assert at.button(key="profile.run").disabled
+    assert at.button(key="profile.cancel").disabled  # another process measures it
+    cancelled = jobs(status(running.id, kind="profile"))
+    at.run()
     at.button(key="profile.cancel").click().run()
     assert cancelled == [running.id]
 

@@ -35,6 +35,7 @@ from core.wire.variables import ALLOW_LIBRARIES
 from core.worker.session.ort_errors import provider_error
 from dashboard import demo, fields, format, state
 from dashboard.shown_result import TUNE
+from dashboard.widgets import job_box
 from tests import builders, other_runtimes, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
@@ -510,20 +511,27 @@ def test_what_was_measured_before_a_trial_ended_early_is_shown(
     open_page: Open, mlp: ModelRecord, page: str, state_: str
 ) -> None:
     error = record_from_error(WorkerError("It was killed.", hint="Use a smaller batch."))
-    early = sample_results.put_measured(
-        state.store(),
-        mlp,
-        sample_results.spec_for(mlp),
-        fingerprint="f",
-        state=state_,
-        error=error if state_ == "FAIL" else None,
-    )
+    early = put_compared(mlp, busy=builders.busy_machine()).trial
+    state.store().update_trial(early.id, state=state_, error=error if state_ == "FAIL" else None)
     at = open_page(page, model=mlp, trial=early.id)
     if state_ == "FAIL":
         assert tells(at.error[0].value, "It was killed.", "Use a smaller batch.")
     else:
         assert at.info[0].value == "This trial was cancelled; this is what was measured until then."
-    assert cards(at)["p50_s"].startswith("2.120 ms")
+    assert cards(at)["p50_s"].startswith(f"{early.p50_s * 1e3:.3f} ms")
+    [said] = lines(at, builders.BUSY)
+    assert tells(said, verdict.BUSY_MEANING)
+
+
+def test_a_trial_that_another_process_measures_is_not_cancelled_here(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    running = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="", state="WAITING", error=None
+    )
+    at = open_page(model=mlp, trial=running.id)
+    assert at.button(key="cancel").disabled
+    assert at.button(key="cancel").help == job_box.ELSEWHERE
 
 
 def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(

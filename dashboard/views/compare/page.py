@@ -321,9 +321,8 @@ def _empty() -> None:
 def _actions(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
     """Draw the actions for the shown comparison."""
     if active:
-        if session_jobs.status(shown.id) is not None:  # else another process runs it
-            words = "Ends all worker processes. Finished rounds are kept."
-            job_box.cancel(shown.id, key="compare.cancel", help=words)
+        words = "Ends all worker processes. Finished rounds are kept."
+        job_box.cancel(shown.id, key="compare.cancel", help=words)
         return
     measure_longer.button("compare", shown, trials, lambda more: _follow(more.id))
     report.offer(lambda: of_comparison(state.store(), shown), key="compare")

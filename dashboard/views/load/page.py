@@ -222,9 +222,8 @@ def _values(key: str, axis: str) -> tuple[Value | None, ...]:
 def _actions(shown: Trial) -> None:
     """Draw the actions for the shown load test."""
     if shown.state in ACTIVE:
-        if session_jobs.status(shown.id) is not None:  # else another process runs it
-            words = "Ends all worker processes. Finished runs are kept, without a verdict."
-            job_box.cancel(shown.id, key="load.cancel", help=words)
+        words = "Ends all worker processes. Finished runs are kept, without a verdict."
+        job_box.cancel(shown.id, key="load.cancel", help=words)
         return
     result = load_text.load_of(shown)
     if result is None:

@@ -174,9 +174,8 @@ def _actions(record: StudyRecord | None) -> None:
     if record is None:
         return
     if record.state in ACTIVE:
-        if session_jobs.status(record.id) is not None:  # else another process runs it
-            words = "Ends all worker processes. Results are kept, and you can resume the search."
-            job_box.cancel(record.id, key="search.cancel", help=words)
+        words = "Ends all worker processes. Results are kept, and you can resume the search."
+        job_box.cancel(record.id, key="search.cancel", help=words)
     else:
         answer.actions(record, partial(continue_search, record.id), _delete)
 

@@ -335,9 +335,8 @@ def _actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence
     if comparison is None:
         return
     if comparison.state in ACTIVE:
-        if session_jobs.status(comparison.id) is not None:  # else another process runs it
-            words = "Ends the sweep. Finished rounds are kept and marked as cancelled."
-            job_box.cancel(comparison.id, key="sweep.cancel", help=words)
+        words = "Ends the sweep. Finished rounds are kept and marked as cancelled."
+        job_box.cancel(comparison.id, key="sweep.cancel", help=words)
         return
     if _is_active(rows):
         return
