@@ -71,10 +71,12 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
     """
     steps = step_controls.builder(source.info)
     reason = _why_not(steps, source)
+    lacks = ""
     if steps and any(step.type.needs_calibration for step in steps):
-        _calibration_form()
+        lacks = _calibration_form()
     if steps and reason:
         st.warning(format.plain(reason), icon=":material/block:")
+    reason = reason or lacks
     status = variant_job.find(variant_job.MAKE, source)
     active = session_jobs.is_active(status)
     st.text_input(
@@ -113,7 +115,8 @@ def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:
     return ""
 
 
-def _calibration_form() -> None:
+def _calibration_form() -> str:
+    """Draw the choice of calibration data; return what is still to do, empty: nothing."""
     with st.container(border=True, key="variants.calibration.form"):
         st.segmented_control(
             "Calibrate on",
@@ -125,20 +128,21 @@ def _calibration_form() -> None:
             help="The ranges of all activations are taken from these samples.",
         )
         if st.session_state.get(CALIBRATION, RANDOM) == DATA:
-            dataset.form(dataset.CALIBRATION, labels=False)
-        else:
-            st.warning(
-                "Random calibration is fine for speed and size, not for accuracy. Use **My "
-                "data** before deploying.",
-                icon=":material/casino:",
-            )
-            st.button(
-                "Use sample data",
-                key="variants.calibration.sample",
-                icon=":material/grid_on:",
-                on_click=_use_sample,
-                help=dataset.SAMPLES[dataset.CALIBRATION][1],
-            )
+            chosen = dataset.form(dataset.CALIBRATION, labels=False)
+            return "" if chosen is not None else "Choose the calibration data first."
+        st.warning(
+            "Random calibration is fine for speed and size, not for accuracy. Use **My "
+            "data** before deploying.",
+            icon=":material/casino:",
+        )
+        st.button(
+            "Use sample data",
+            key="variants.calibration.sample",
+            icon=":material/grid_on:",
+            on_click=_use_sample,
+            help=dataset.SAMPLES[dataset.CALIBRATION][1],
+        )
+        return ""
 
 
 def _use_sample() -> None:
