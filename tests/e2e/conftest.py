@@ -102,6 +102,24 @@ def shown(page: Page, errors: list[str]) -> str:
 
 # --- the browser
 
+# Marks the document from a press until the server has answered it: Streamlit shows only then that it runs.
+MARK_UNANSWERED = """
+{
+  const send = WebSocket.prototype.send
+  let sent = 0
+  function answered() {
+    const before = sent
+    setTimeout(() => { if (sent === before) delete document.documentElement.dataset.unanswered }, 100)
+  }
+  WebSocket.prototype.send = function (data) {
+    for (const one of ["message", "close"]) this.addEventListener(one, answered, { once: true })
+    sent += 1
+    document.documentElement.dataset.unanswered = ""
+    return send.call(this, data)
+  }
+}
+"""
+
 
 def _executable() -> str | None:
     """The browser to start; None: the one that Playwright brought, if it did."""
@@ -215,6 +233,7 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
             accept_downloads=True,
         )
         context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(MARK_UNANSWERED)
         contexts.append(context)
         page = context.new_page()
         page.on("request", lambda request: requests.append(request.url))
@@ -319,7 +338,9 @@ def at_page(page: Page, name: str) -> None:
 
 def finished(page: Page) -> None:
     """Wait until the page is drawn to its end, and styled: what opens before is closed by what comes."""
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    page.wait_for_selector(
+        'html:not([data-unanswered]) [data-testid="stApp"][data-test-script-state="notRunning"]'
+    )
     expect(page.locator(":root")).to_have_css("--styled", "1")
 
 
