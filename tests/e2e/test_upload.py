@@ -24,6 +24,8 @@ def test_wrong_files_are_refused_beside_the_area_of_another_kind_before_they_are
         one.write_text("This is no model.")
     page = open_browser("/models")
     at_page(page, "Models")
+    page.get_by_test_id("stDataFrame").first.hover()
+    expect(page.get_by_test_id("stElementToolbar").first).to_have_css("opacity", "1")  # and covers no button
     button(page, "models.add.open").click()
     page.get_by_role("tab", name=uploads.TAB).click()
     area = keyed(page, "models.upload")
