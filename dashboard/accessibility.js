@@ -21,7 +21,8 @@ function soon() {
 }
 
 // Streamlit 1.67 keeps the colours that a plot was first drawn in: on a page that turns dark, its texts would
-// stay dark too. What was typed and what is measured outlive a reload; what is being opened, drawn or sent does not.
+// stay dark too. What was typed and what is measured outlive a reload; a page that is being opened or drawn, and
+// a file that is being sent, do not.
 const app = () => document.querySelector('[data-testid="stApp"]')
 const paper = () => getComputedStyle(app()).backgroundColor
 const LEAVING_MS = 60000  // a page is gone by then, or the visitor has stayed

@@ -226,6 +226,16 @@ def test_data_that_are_not_chosen_are_asked_for(open_page: Open, mlp: ModelRecor
     assert tells(at.button(key="variants.make").help, "data")
 
 
+def test_a_press_before_the_server_knows_the_data_creates_nothing(
+    open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]]
+) -> None:
+    at = add(open_page("variants", model=mlp), "int8_static")
+    at.get_by_key("variants.calibration").set_value("My data")
+    at.button(key="variants.make").click().run()
+    assert len(at.error) == 1
+    assert asked == []
+
+
 def test_chosen_data_calibrate(open_page: Open, mlp: ModelRecord, asked: list[dict[str, Any]]) -> None:
     at = add(open_page("variants", model=mlp), "int8_static")
     at.get_by_key("variants.calibration").set_value("My data").run()

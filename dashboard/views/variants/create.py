@@ -71,9 +71,8 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
     """
     steps = step_controls.builder(source.info)
     reason = _why_not(steps, source)
-    lacks = ""
-    if steps and any(step.type.needs_calibration for step in steps):
-        lacks = _calibration_form()
+    calibrates = steps and any(step.type.needs_calibration for step in steps)
+    lacks = _calibration_form() if calibrates else ""
     if steps and reason:
         st.warning(format.plain(reason), icon=":material/block:")
     reason = reason or lacks
